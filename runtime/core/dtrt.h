@@ -126,4 +126,9 @@ typedef struct {
 
 int dtrt_main(const DtrtProgram *p, int argc, char **argv);
 
+/* Ends the run because of the data (a label or an index out of range): prints "error: ..." with the name of
+ * the node that runs, then longjmps into dtrt_main, which returns 1. Never called inside an OpenMP
+ * parallel region. */
+void dtrt_fail(DtrtCtx *c, const char *fmt, ...) __attribute__((noreturn, format(printf, 2, 3)));
+
 #endif
