@@ -79,6 +79,8 @@ typedef struct {
     int rank;
     int64_t dim[8];
     int tensor;                    /* index of the persistent tensor it starts from, or -1 */
+    uint64_t file_offset, file_bytes; /* tensor -1: a constant that only this graph has, in the payload;
+                                         bytes 0: computed */
 } DtrtRefValue;
 
 typedef struct {
