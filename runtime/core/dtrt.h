@@ -61,7 +61,10 @@ typedef struct {
 
 #define DTRT_NOWHERE UINT64_MAX /* addr entry: NULL */
 
-/* The forward graph as imported, for the reference interpreter (--check-grad): see runtime/ref. */
+/* The forward graph as imported, for the reference interpreter (--check-grad): see runtime/ref. Attribute
+ * names are those of attrs.def. Dropout with attribute channels_last = 1: the random index of an element is
+ * its linear index after the channel axis (1) was moved to the end, because the program keeps that tensor
+ * channels-last. */
 typedef struct {
     const char *op, *name;
     uint32_t nin, nout;
@@ -96,6 +99,8 @@ typedef struct {
     const DtrtRun *run;
     uint32_t naddr;
     const uint64_t *addr;
+    const uint64_t *addr_bytes;     /* parallel to addr: bytes of the operand (workspace: its size) */
+    const uint8_t *addr_type;       /* parallel to addr: DtrtType; workspace and opaque: DTRT_U8 */
     uint32_t nstep;
     const DtrtStep *step;
     uint64_t loss_offset;           /* f32 scalar, resident at the end of a step */
@@ -127,6 +132,9 @@ typedef struct {
 #define DTRT_ABI 1
 
 int dtrt_main(const DtrtProgram *p, int argc, char **argv);
+/* Ends the run with status 1: the message and the running node's name go to stderr. For faults in the data
+ * that only a kernel can see. Never from inside a parallel region (it jumps). */
+_Noreturn void dtrt_fail(DtrtCtx *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Ends the run because of the data (a label or an index out of range): prints "error: ..." with the name of
  * the node that runs, then longjmps into dtrt_main, which returns 1. Never called inside an OpenMP
