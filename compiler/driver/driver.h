@@ -1,0 +1,95 @@
+/* driver.h - the command line and the straight list of calls behind it. */
+#ifndef DTRC_DRIVER_H
+#define DTRC_DRIVER_H
+
+#include "codegen.h"
+#include "onnx.h"
+#include "plan.h"
+#include "simplify.h"
+#include "train.h"
+
+/* Exit statuses. */
+enum { EXIT_DONE = 0, EXIT_MODEL = 1, EXIT_USAGE = 2, EXIT_BUDGET = 3, EXIT_MACHINE = 4 };
+
+typedef enum {
+    VERB_COMPILE,
+    VERB_INSPECT,
+    VERB_PLAN,
+    VERB_VERIFY,
+    VERB_OPS,
+    VERB_HELP,
+    VERB_VERSION
+} Verb;
+
+/* Stages that -d prints and -s stops after, in order. */
+typedef enum {
+    ST_NONE,
+    ST_IMPORT,
+    ST_SIMPLIFY,
+    ST_TRAIN,
+    ST_FUSE,
+    ST_COST,
+    ST_PLAN,
+    ST_COUNT
+} Stage;
+
+typedef struct {
+    Verb verb;
+    const char *command; /* the whole command line, for front matter */
+    const char *model;
+    const char *plan_file; /* verify */
+    const char *budget;    /* as given; NULL: no limit */
+    const char *out;       /* -o */
+    const char *emit;      /* --emit DIR */
+    const char *report;    /* --report FILE.html */
+    bool json;
+    OnnxOptions onnx;
+    const char *loss, *optimizer; /* as given; NULL: defaults */
+    RoleRule *rule;
+    uint32_t nrule;
+    Target target;
+    PlanOptions plan;
+    const char *init; /* keep, kaiming, xavier */
+    uint64_t seed;
+    int threads;
+    Stage dump, stop;
+} Options;
+
+/* ---- options.c ---- */
+/* False after reporting a usage error (status 2). */
+bool options_parse(Arena *a, Diag *d, int argc, char **argv, Options *out);
+void options_help(FILE *out);
+
+/* ---- pipeline.c: everything a verb may need, made in order ---- */
+typedef struct {
+    Graph *forward; /* as imported, roles applied */
+    OnnxInfo info;
+    bool is_onnx;
+    Graph *step; /* fused training step, what is planned and compiled */
+    LossSpec loss;
+    OptSpec opt;
+    Cost *cost;
+    uint64_t persistent, peak, floor; /* bytes */
+    uint64_t budget;
+    Plan *plan;
+    double planning_ms;
+} Work;
+
+/* Runs the stages up to and including `last`, or to Options.stop. The exit status; EXIT_DONE goes
+ * on. */
+int pipeline_run(Arena *a, Diag *d, const Options *o, Stage last, Work *w);
+/* Whether Options.stop ended the run. */
+bool pipeline_stopped(const Options *o, Stage last);
+
+/* ---- inspect.c, report.c, init.c ---- */
+int inspect_print(Arena *a, Diag *d, const Options *o);
+void ops_print(FILE *out);
+/* "overhead", "gap" and the rest: text on out, or design.md's JSON */
+void report_plan(Arena *a, FILE *out, const Options *o, const Work *w);
+bool report_html(Arena *a, Diag *d, const Options *o, const Work *w);
+/* Status 3: smallest budget, lower bound, values at the peak. Always returns EXIT_BUDGET. */
+int report_infeasible(Arena *a, Diag *d, const Options *o, const Work *w);
+/* Initial values for --init and for weights whose external file is missing. */
+bool init_weights(Arena *a, Diag *d, Graph *g, const char *kind, uint64_t seed);
+
+#endif

@@ -1,0 +1,176 @@
+/* main.c - dtrc: compiles an ONNX model into a training program that stays inside a memory budget.
+ *
+ * Verbs: compile (default), inspect, plan, verify, ops. Each is a short list of pipeline calls. The
+ * only place that knows exit statuses; an arena that runs out of memory comes back here. */
+#include "driver.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifndef DTRC_VERSION
+#define DTRC_VERSION "0"
+#endif
+
+static jmp_buf oom_return;
+static size_t oom_bytes;
+
+static void on_oom(size_t bytes) {
+    oom_bytes = bytes;
+    longjmp(oom_return, 1);
+}
+
+/* The folders of headers and libraries beside this executable: PREFIX/include/dtrc,
+ * PREFIX/lib/dtrc. */
+static bool find_runtime(Arena *a, Diag *d, CgOptions *cg) {
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0) return diag_error(d, (Place){0}, "cannot find the path of this executable");
+    self[n] = 0;
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(self, '/');
+        if (slash) *slash = 0;
+    }
+    cg->include_dir = arena_printf(a, "%s/include/dtrc", self);
+    cg->lib_dir = arena_printf(a, "%s/lib/dtrc", self);
+    const char *lib = arena_printf(a, "%s/libdtrt.a", cg->lib_dir);
+    if (access(lib, R_OK) == 0) return true;
+    diag_error(d, (Place){.file = lib}, "the runtime library is not there");
+    diag_hint(d, "dtrc finds it beside its own folder: PREFIX/bin/dtrc, PREFIX/lib/dtrc/libdtrt.a");
+    return false;
+}
+
+/* A folder for generated files that nobody keeps. */
+static bool temp_dir(Arena *a, Diag *d, const char **out) {
+    const char *base = getenv("TMPDIR");
+    char *dir = arena_printf(a, "%s/dtrc-XXXXXX", base && *base ? base : "/tmp");
+    if (!mkdtemp(dir))
+        return diag_error(d, (Place){.file = dir}, "cannot make a temporary folder: %s",
+                          strerror(errno));
+    *out = dir;
+    return true;
+}
+
+static void remove_dir(Arena *a, const char *dir) {
+    static const char *const files[] = {"program.c", "kernels.c", "kernels.h",     "program.o",
+                                        "kernels.o", "Makefile",  "manifest.json", "weights.bin",
+                                        "trainer",   "program.h"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        unlink(arena_printf(a, "%s/%s", dir, files[i]));
+    rmdir(dir);
+}
+
+static const char *default_output(Arena *a, const char *model) {
+    const char *base = strrchr(model, '/');
+    base = base ? base + 1 : model;
+    const char *dot = strrchr(base, '.');
+    return arena_printf(a, "%.*s.trainer",
+                        (int)(dot && dot > base ? dot - base : (long)strlen(base)), base);
+}
+
+static int verb_compile(Arena *a, Diag *d, const Options *o) {
+    CgOptions cg = {.command = o->command,
+                    .model = o->model,
+                    .target = o->target,
+                    .seed = o->seed,
+                    .init = o->init};
+    if (o->stop == ST_NONE && !find_runtime(a, d, &cg)) return EXIT_MACHINE;
+    Work w = {0};
+    int status = pipeline_run(a, d, o, ST_PLAN, &w);
+    if (status != EXIT_DONE || pipeline_stopped(o, ST_PLAN)) return status;
+    cg.loss = w.loss;
+    cg.opt = w.opt;
+    cg.model_sha256 = w.info.sha256 ? w.info.sha256 : "";
+    const char *dir = o->emit;
+    if (!dir && !temp_dir(a, d, &dir)) return EXIT_MACHINE;
+    const char *out = o->out ? o->out : default_output(a, o->model);
+    bool ok = cg_emit(a, d, dir, w.forward, w.step, w.cost, w.plan, &cg);
+    if (ok && (o->out || !o->emit)) ok = cg_build(a, d, dir, out, &cg);
+    if (!o->emit) remove_dir(a, dir);
+    if (!ok) return EXIT_MACHINE;
+    report_plan(a, stdout, o, &w);
+    if (!o->json) {
+        if (o->emit) printf("wrote the folder %s\n", o->emit);
+        if (o->out || !o->emit) printf("wrote the trainer %s\n", out);
+    }
+    return EXIT_DONE;
+}
+
+static int verb_plan(Arena *a, Diag *d, const Options *o) {
+    Work w = {0};
+    int status = pipeline_run(a, d, o, ST_PLAN, &w);
+    if (status != EXIT_DONE || pipeline_stopped(o, ST_PLAN)) return status;
+    if (o->out) {
+        Text t;
+        text_init(&t, a);
+        Text header;
+        text_init(&header, a);
+        text_str(&header, "\"model\": ");
+        text_json(&header, o->model);
+        text_str(&header, ", \"command\": ");
+        text_json(&header, o->command);
+        plan_print_json(&t, w.step, w.cost, w.plan, header.at);
+        if (!file_write(o->out, t.at, t.n)) {
+            diag_error(d, (Place){.file = o->out}, "cannot write the plan: %s", strerror(errno));
+            return EXIT_MACHINE;
+        }
+    }
+    if (o->report && !report_html(a, d, o, &w)) return EXIT_MACHINE;
+    report_plan(a, stdout, o, &w);
+    return EXIT_DONE;
+}
+
+static int verb_verify(Arena *a, Diag *d, const Options *o) {
+    Work w = {0};
+    int status = pipeline_run(a, d, o, ST_COST, &w);
+    if (status != EXIT_DONE) return status;
+    size_t n;
+    char *text = file_read(a, o->plan_file, (size_t)1 << 30, &n);
+    if (!text) {
+        diag_error(d, (Place){.file = o->plan_file}, "cannot read the plan: %s", strerror(errno));
+        return EXIT_MODEL;
+    }
+    Plan *p = plan_parse_json(a, d, o->plan_file, text, n, w.step);
+    if (!p || !plan_verify(d, w.step, w.cost, p)) return EXIT_MODEL;
+    char b1[32], b2[32];
+    printf("%s: valid: %u steps, %s of %s\n", o->plan_file, p->nstep,
+           format_bytes(b1, p->persistent_bytes + p->arena_bytes), format_bytes(b2, p->budget));
+    return EXIT_DONE;
+}
+
+static int run(Arena *a, Diag *d, int argc, char **argv) {
+    Options o = {0};
+    if (!options_parse(a, d, argc, argv, &o)) return EXIT_USAGE;
+    switch (o.verb) {
+    case VERB_HELP: options_help(stdout); return EXIT_DONE;
+    case VERB_VERSION: printf("dtrc %s\n", DTRC_VERSION); return EXIT_DONE;
+    case VERB_OPS: ops_print(stdout); return EXIT_DONE;
+    case VERB_INSPECT: return inspect_print(a, d, &o);
+    case VERB_PLAN: return verb_plan(a, d, &o);
+    case VERB_VERIFY: return verb_verify(a, d, &o);
+    case VERB_COMPILE: return verb_compile(a, d, &o);
+    }
+    return EXIT_USAGE;
+}
+
+int main(int argc, char **argv) {
+    arena_on_oom(on_oom);
+    Arena *volatile arena = NULL;
+    if (setjmp(oom_return)) {
+        fprintf(stderr, "error: out of memory: a request of %zu bytes failed\n", oom_bytes);
+        if (arena) arena_free(arena);
+        return EXIT_MACHINE;
+    }
+    arena = arena_new();
+    Diag d;
+    diag_init(&d, arena, stderr);
+    int status = run(arena, &d, argc, argv);
+    arena_free(arena);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "error: cannot write to standard output\n");
+        return EXIT_MACHINE;
+    }
+    return status;
+}

@@ -1,0 +1,324 @@
+/* options.c - the command line of dtrc (design: compile-time options fix memory, run-time options
+ * of the trainer do not). Every option is a row of a table that also makes --help. */
+#include "driver.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum {
+    O_BUDGET,
+    O_OUT,
+    O_BATCH,
+    O_DIM,
+    O_LOSS,
+    O_OPTIMIZER,
+    O_FREEZE,
+    O_TRAIN,
+    O_DROPOUT,
+    O_TARGET,
+    O_PLANNER,
+    O_EFFORT,
+    O_ACCOUNTING,
+    O_EMIT,
+    O_INIT,
+    O_SEED,
+    O_THREADS,
+    O_JSON,
+    O_REPORT,
+    O_DUMP,
+    O_STOP,
+    O_HELP,
+    O_VERSION
+} Key;
+
+typedef struct {
+    Key key;
+    const char *name, *alias, *arg, *help;
+} Row;
+
+static const Row rows[] = {
+    {O_BUDGET, "--budget", NULL, "SIZE",
+     "bytes with K, M, G (powers of 1024), or a percentage of the peak without\n"
+     "recomputation; covers weights, gradients, optimizer state, activations, workspace"},
+    {O_OUT, "-o", "--output", "FILE", "the trainer (or, for plan, the plan as JSON)"},
+    {O_BATCH, "--batch", NULL, "N", "binds the symbolic batch dimension"},
+    {O_DIM, "--dim", NULL, "NAME=N", "binds another symbolic dimension (repeatable)"},
+    {O_LOSS, "--loss", NULL, "KIND[:K=V,..]",
+     "cross-entropy, nll, mse, l1, bce-logits, output; keys output, label,\n"
+     "class_axis, ignore_index, label_smoothing"},
+    {O_OPTIMIZER, "--optimizer", NULL, "KIND[:K=V,..]",
+     "sgd, adam, adamw; keys momentum, dampening, nesterov, weight_decay,\n"
+     "betas=0.9/0.999, eps (defaults that run-time flags change)"},
+    {O_FREEZE, "--freeze", NULL, "GLOB", "do not train the initializers that match (repeatable)"},
+    {O_TRAIN, "--train", NULL, "GLOB",
+     "train the initializers that match; the last match wins (repeatable)"},
+    {O_DROPOUT, "--dropout", NULL, "on|off", "keep Dropout nodes (default on)"},
+    {O_TARGET, "--target", NULL, "cpu|null",
+     "what to compile for (default cpu; null: schedules without arithmetic)"},
+    {O_PLANNER, "--planner", NULL, "NAME",
+     "none, sqrt, dtr, dtr-eq, dtr-local, lru, size, msps, static (default)"},
+    {O_EFFORT, "--effort", NULL, "0..3", "planning time for plan quality (default 1)"},
+    {O_ACCOUNTING, "--accounting", NULL, "arena|bytes",
+     "bytes: byte sums without addresses, to compare with published\n"
+     "planners (plan only; default arena)"},
+    {O_EMIT, "--emit", NULL, "DIR", "leave the generated program in DIR; it builds with make"},
+    {O_INIT, "--init", NULL, "keep|kaiming|xavier",
+     "initial weights (default keep: those of the file)"},
+    {O_SEED, "--seed", NULL, "N", "seed of --init (default 0)"},
+    {O_THREADS, "--threads", NULL, "N",
+     "threads of the trainer (default: the processors of this machine)"},
+    {O_JSON, "--json", NULL, NULL, "machine-readable output"},
+    {O_REPORT, "--report", NULL, "FILE.html", "memory over time as a page (plan)"},
+    {O_DUMP, "-d", NULL, "STAGE", "print a stage: import, simplify, train, fuse, cost, plan"},
+    {O_STOP, "-s", NULL, "STAGE", "stop after a stage"},
+    {O_HELP, "--help", "-h", NULL, "this text"},
+    {O_VERSION, "--version", "-V", NULL, "the version"},
+};
+enum { NROW = sizeof rows / sizeof *rows };
+
+static const char *const stage_names[ST_COUNT] = {"",     "import", "simplify", "train",
+                                                  "fuse", "cost",   "plan"};
+
+void options_help(FILE *out) {
+    fputs("usage: dtrc MODEL --budget SIZE [-o TRAINER] [OPTION...]    compile a training program\n"
+          "       dtrc inspect MODEL [--json]                         operators, parameters, what "
+          "is missing\n"
+          "       dtrc plan MODEL --budget SIZE [--json] [-o PLAN.json] [--report FILE.html]\n"
+          "       dtrc verify MODEL PLAN.json                         replay a plan with an "
+          "independent checker\n"
+          "       dtrc ops                                            the table of supported "
+          "operators\n\n"
+          "MODEL is an .onnx file or a text graph (.ir). Then train:\n"
+          "       ./TRAINER --data train.npz --epochs 3               (./TRAINER --help lists its "
+          "options)\n\n"
+          "options:\n",
+          out);
+    for (int i = 0; i < NROW; i++) {
+        char left[64];
+        snprintf(left, sizeof left, "%s%s%s", rows[i].name, rows[i].arg ? " " : "",
+                 rows[i].arg ? rows[i].arg : "");
+        fprintf(out, "  %-30s ", left);
+        for (const char *p = rows[i].help; *p; p++) {
+            fputc(*p, out);
+            if (*p == '\n') fprintf(out, "%33s", "");
+        }
+        fputc('\n', out);
+    }
+    fputs("\nexit status: 0 done, 1 the model or the data is at fault, 2 usage, 3 the budget "
+          "cannot be met,\n"
+          "4 the machine is at fault\n",
+          out);
+}
+
+static bool usage(Diag *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static bool usage(Diag *d, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    const char *msg = arena_vprintf(d->arena, fmt, ap);
+    va_end(ap);
+    diag_error(d, (Place){0}, "%s", msg);
+    diag_hint(d, "dtrc --help lists verbs and options");
+    return false;
+}
+
+static bool parse_int(const char *s, int64_t lo, int64_t hi, int64_t *out) {
+    char *end;
+    errno = 0;
+    long long v = strtoll(s, &end, 10);
+    if (errno || end == s || *end || v < lo || v > hi) return false;
+    *out = v;
+    return true;
+}
+
+static const Row *find_row(const char *s, size_t n) {
+    for (int i = 0; i < NROW; i++) {
+        const char *names[2] = {rows[i].name, rows[i].alias};
+        for (int k = 0; k < 2; k++)
+            if (names[k] && strlen(names[k]) == n && !strncmp(names[k], s, n)) return &rows[i];
+    }
+    return NULL;
+}
+
+typedef VEC(DimBinding) DimVec;
+typedef VEC(RoleRule) RuleVec;
+
+static bool parse_stage(Diag *d, const char *v, Stage *out) {
+    for (int i = 1; i < ST_COUNT; i++)
+        if (!strcmp(stage_names[i], v)) {
+            *out = (Stage)i;
+            return true;
+        }
+    return usage(d, "unknown stage '%s': expected import, simplify, train, fuse, cost or plan", v);
+}
+
+static bool parse_dim(Arena *a, Diag *d, const char *v, DimVec *dims) {
+    const char *eq = strrchr(v, '=');
+    int64_t n;
+    if (!eq || eq == v || !parse_int(eq + 1, 1, INT32_MAX, &n))
+        return usage(d, "--dim %s: expected NAME=N with N from 1 to %d", v, INT32_MAX);
+    DimBinding b = {arena_strn(a, v, (size_t)(eq - v)), n};
+    VEC_PUSH(a, *dims, b);
+    return true;
+}
+
+static bool parse_target(Diag *d, const char *v, Target *out) {
+    if (!strcmp(v, "cpu"))
+        *out = TARGET_CPU;
+    else if (!strcmp(v, "null"))
+        *out = TARGET_NULL;
+    else if (!strcmp(v, "cuda"))
+        return usage(d, "--target cuda is not available in this version: use cpu");
+    else
+        return usage(d, "--target %s: expected cpu or null", v);
+    return true;
+}
+
+static bool one_of(Diag *d, const char *opt, const char *v, const char *x, const char *y,
+                   const char *z) {
+    if (!strcmp(v, x) || !strcmp(v, y) || (z && !strcmp(v, z))) return true;
+    return usage(d, "%s %s: expected %s%s%s%s%s", opt, v, x, z ? ", " : " or ", y, z ? " or " : "",
+                 z ? z : "");
+}
+
+static bool apply(Arena *a, Diag *d, const Row *r, const char *v, Options *o, DimVec *dims,
+                  RuleVec *rules) {
+    int64_t n = 0;
+    switch (r->key) {
+    case O_BUDGET: o->budget = v; return true;
+    case O_OUT: o->out = v; return true;
+    case O_BATCH:
+        if (!parse_int(v, 1, INT32_MAX, &n))
+            return usage(d, "--batch %s: expected a number from 1", v);
+        o->onnx.batch = n;
+        return true;
+    case O_DIM: return parse_dim(a, d, v, dims);
+    case O_LOSS: o->loss = v; return true;
+    case O_OPTIMIZER: o->optimizer = v; return true;
+    case O_FREEZE:
+    case O_TRAIN: {
+        RoleRule rule = {r->key == O_TRAIN, v};
+        VEC_PUSH(a, *rules, rule);
+        return true;
+    }
+    case O_DROPOUT:
+        TRY(one_of(d, r->name, v, "on", "off", NULL));
+        o->onnx.dropout = !strcmp(v, "on");
+        return true;
+    case O_TARGET: return parse_target(d, v, &o->target);
+    case O_PLANNER:
+        if (!plan_known(v))
+            return usage(d,
+                         "unknown planner '%s': expected none, sqrt, dtr, dtr-eq, dtr-local, lru, "
+                         "size, msps or static",
+                         v);
+        o->plan.planner = v;
+        return true;
+    case O_EFFORT:
+        if (!parse_int(v, 0, 3, &n)) return usage(d, "--effort %s: expected 0, 1, 2 or 3", v);
+        o->plan.effort = (int)n;
+        return true;
+    case O_ACCOUNTING:
+        TRY(one_of(d, r->name, v, "arena", "bytes", NULL));
+        o->plan.bytes_only = !strcmp(v, "bytes");
+        return true;
+    case O_EMIT: o->emit = v; return true;
+    case O_INIT:
+        TRY(one_of(d, r->name, v, "keep", "kaiming", "xavier"));
+        o->init = v;
+        return true;
+    case O_SEED:
+        if (!parse_int(v, 0, INT64_MAX, &n))
+            return usage(d, "--seed %s: expected a number from 0", v);
+        o->seed = (uint64_t)n;
+        return true;
+    case O_THREADS:
+        if (!parse_int(v, 1, 1024, &n))
+            return usage(d, "--threads %s: expected a number from 1 to 1024", v);
+        o->threads = (int)n;
+        return true;
+    case O_JSON: o->json = true; return true;
+    case O_REPORT: o->report = v; return true;
+    case O_DUMP: return parse_stage(d, v, &o->dump);
+    case O_STOP: return parse_stage(d, v, &o->stop);
+    case O_HELP: o->verb = VERB_HELP; return true;
+    case O_VERSION: o->verb = VERB_VERSION; return true;
+    }
+    return false;
+}
+
+static Verb verb_by_name(const char *s) {
+    static const struct {
+        const char *name;
+        Verb verb;
+    } verbs[] = {{"inspect", VERB_INSPECT},
+                 {"plan", VERB_PLAN},
+                 {"verify", VERB_VERIFY},
+                 {"ops", VERB_OPS},
+                 {"help", VERB_HELP}};
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        if (!strcmp(s, verbs[i].name)) return verbs[i].verb;
+    return VERB_COMPILE;
+}
+
+static bool check(Diag *d, const Options *o, int npos) {
+    if (o->verb == VERB_HELP || o->verb == VERB_VERSION || o->verb == VERB_OPS) return true;
+    if (!o->model) return usage(d, "no model given");
+    if (o->verb == VERB_VERIFY && !o->plan_file)
+        return usage(d, "verify needs MODEL and PLAN.json");
+    if (npos > (o->verb == VERB_VERIFY ? 2 : 1))
+        return usage(d, "too many arguments: one model is compiled at a time");
+    if (o->verb == VERB_COMPILE && o->plan.bytes_only)
+        return usage(d, "--accounting bytes is for plan only: a trainer needs addresses");
+    if (o->report && o->verb != VERB_PLAN) return usage(d, "--report belongs to plan");
+    return true;
+}
+
+static const char *join_command(Arena *a, int argc, char **argv) {
+    Text t;
+    text_init(&t, a);
+    text_str(&t, "dtrc");
+    for (int i = 1; i < argc; i++) text_add(&t, " %s", argv[i]);
+    return t.at;
+}
+
+bool options_parse(Arena *a, Diag *d, int argc, char **argv, Options *o) {
+    *o = (Options){.verb = VERB_COMPILE,
+                   .init = "keep",
+                   .onnx.dropout = true,
+                   .plan.effort = 1,
+                   .plan.reorder = true};
+    o->command = join_command(a, argc, argv);
+    DimVec dims = {0};
+    RuleVec rules = {0};
+    int npos = 0;
+    bool verb_seen = false, only_positional = false;
+    for (int i = 1; i < argc; i++) {
+        const char *s = argv[i];
+        if (!only_positional && !strcmp(s, "--")) {
+            only_positional = true;
+        } else if (!only_positional && s[0] == '-' && s[1]) {
+            const char *eq = s[1] == '-' ? strchr(s, '=') : NULL;
+            const Row *r = find_row(s, eq ? (size_t)(eq - s) : strlen(s));
+            if (!r) return usage(d, "unknown option '%s'", s);
+            const char *v = eq ? eq + 1 : NULL;
+            if (!r->arg && v) return usage(d, "%s takes no value", r->name);
+            if (r->arg && !v && ++i == argc) return usage(d, "%s needs %s", r->name, r->arg);
+            if (r->arg && !v) v = argv[i];
+            TRY(apply(a, d, r, v, o, &dims, &rules));
+        } else if (!npos && !verb_seen && verb_by_name(s) != VERB_COMPILE && !only_positional) {
+            if (o->verb == VERB_COMPILE) o->verb = verb_by_name(s);
+            verb_seen = true;
+        } else {
+            if (npos == 0) o->model = s;
+            if (npos == 1 && o->verb == VERB_VERIFY) o->plan_file = s;
+            npos++;
+        }
+    }
+    if (argc == 1) o->verb = VERB_HELP;
+    o->onnx.dim = dims.at;
+    o->onnx.ndim = dims.n;
+    o->rule = rules.at;
+    o->nrule = rules.n;
+    return check(d, o, npos);
+}

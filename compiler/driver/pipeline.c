@@ -1,0 +1,180 @@
+/* pipeline.c - the straight list of calls from a model file to a plan. This is the architecture:
+ * every stage takes the artefact of the one before and leaves it alone. */
+#include "driver.h"
+
+#include <errno.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MODEL_TEXT_MAX = 1 << 28 }; /* bytes of a text graph */
+
+static bool ends_with(const char *s, const char *tail) {
+    size_t n = strlen(s), m = strlen(tail);
+    return n >= m && !strcmp(s + n - m, tail);
+}
+
+static void dump(Arena *a, const Options *o, Stage st, const Graph *g) {
+    if (o->dump != st) return;
+    Text t;
+    text_init(&t, a);
+    ir_print(&t, g);
+    fputs(t.at, stdout);
+}
+
+/* Our own passes must keep the invariants; a violation is our bug, said before it does harm. */
+static void must_verify(Diag *d, const Graph *g, const char *stage) {
+    if (ir_verify(d, g)) return;
+    diag_error(d, (Place){.file = g->file},
+               "the graph is malformed after %s: this is a bug in dtrc", stage);
+    abort();
+}
+
+/* Text graphs are for tests and experiments: they may hold a forward graph or a whole step. */
+static Graph *load_text(Arena *a, Diag *d, const char *path) {
+    size_t n;
+    char *text = file_read(a, path, MODEL_TEXT_MAX, &n);
+    if (!text) {
+        diag_error(d, (Place){.file = path}, "cannot read the graph: %s", strerror(errno));
+        return NULL;
+    }
+    if (strlen(text) != n) {
+        diag_error(d, (Place){.file = path}, "not a text graph: it holds a NUL byte");
+        return NULL;
+    }
+    Graph *g = ir_parse(a, d, path, text);
+    return g && ir_verify(d, g) ? g : NULL;
+}
+
+static int load(Arena *a, Diag *d, const Options *o, Work *w) {
+    const char *m = o->model;
+    if (ends_with(m, ".log") || ends_with(m, ".log.gz") || ends_with(m, ".json")) {
+        diag_error(d, (Place){.file = m},
+                   "planning traces are not available in this version: expected .onnx or .ir");
+        return EXIT_MODEL;
+    }
+    w->is_onnx = !ends_with(m, ".ir");
+    if (w->is_onnx) {
+        OnnxOptions x = o->onnx;
+        x.need_weights = o->verb == VERB_COMPILE && !strcmp(o->init, "keep");
+        x.init_given = strcmp(o->init, "keep") != 0;
+        w->forward = onnx_import(a, d, m, &x, &w->info);
+        for (uint32_t i = 0; i < w->info.nnote && w->forward; i++)
+            diag_warn(d, (Place){.file = m}, "%s", w->info.note[i]);
+    } else {
+        w->forward = load_text(a, d, m);
+    }
+    return w->forward ? EXIT_DONE : EXIT_MODEL;
+}
+
+/* Without --loss: a scalar output is the loss; otherwise the loss is cross-entropy over axis 1. */
+static bool choose_loss(Arena *a, Diag *d, const Options *o, const Graph *g, LossSpec *loss) {
+    if (o->loss) return train_parse_loss(d, a, o->loss, loss);
+    uint64_t n;
+    bool scalar = g->noutput == 1 && shape_count(&g->value[g->output[0]].shape, &n) && n == 1;
+    return train_parse_loss(d, a, scalar ? "output" : "cross-entropy", loss);
+}
+
+static int build_step(Arena *a, Diag *d, const Options *o, Work *w) {
+    if (w->forward->loss != NO_ID) { /* a text graph of a whole step */
+        w->step = w->forward;
+        return EXIT_DONE;
+    }
+    uint32_t before = d->errors;
+    if (!choose_loss(a, d, o, w->forward, &w->loss) ||
+        !train_parse_optimizer(d, a, o->optimizer ? o->optimizer : "sgd:momentum=0.9", &w->opt))
+        return EXIT_USAGE;
+    if (!train_roles(w->forward, d, o->rule, o->nrule)) return EXIT_USAGE;
+    if (!init_weights(a, d, w->forward, o->init, o->seed)) return EXIT_MODEL;
+    dump(a, o, ST_IMPORT, w->forward);
+    if (o->stop == ST_IMPORT) return EXIT_DONE;
+    Graph *net = simplify_forward(a, d, w->forward);
+    if (!net || d->errors > before) return EXIT_MODEL;
+    must_verify(d, net, "simplify");
+    dump(a, o, ST_SIMPLIFY, net);
+    if (o->stop == ST_SIMPLIFY) return EXIT_DONE;
+    Graph *step = train_build(a, d, net, &w->loss, &w->opt);
+    if (!step || d->errors > before) return EXIT_MODEL;
+    must_verify(d, step, "train");
+    dump(a, o, ST_TRAIN, step);
+    if (o->stop == ST_TRAIN) return EXIT_DONE;
+    w->step = simplify_step(a, d, step);
+    if (!w->step || d->errors > before) return EXIT_MODEL;
+    must_verify(d, w->step, "fuse");
+    dump(a, o, ST_FUSE, w->step);
+    return EXIT_DONE;
+}
+
+static void print_costs(Arena *a, const Work *w) {
+    for (NodeId n = 0; n < w->step->nnode; n++)
+        printf("%6u %-16s %12llu ns %12llu workspace  %s\n", n, op_def(w->step->node[n].op)->name,
+               (unsigned long long)w->cost->node_ns[n],
+               (unsigned long long)w->cost->node_workspace[n], diag_name(a, w->step->node[n].name));
+}
+
+/* "60%" of the peak without recomputation, or bytes. */
+static bool resolve_budget(Diag *d, const Options *o, Work *w) {
+    if (!o->budget) {
+        w->budget = w->peak;
+        return true;
+    }
+    if (ends_with(o->budget, "%")) {
+        char *end;
+        double p = strtod(o->budget, &end);
+        if (end == o->budget || strcmp(end, "%") || !(p > 0) || p > 1e6)
+            return diag_error(
+                d, (Place){0},
+                "--budget %s: expected a size such as 4G or a percentage such as 60%%", o->budget);
+        w->budget = (uint64_t)((double)w->peak * (p / 100));
+        return true;
+    }
+    if (parse_bytes(o->budget, &w->budget)) return true;
+    return diag_error(d, (Place){0},
+                      "--budget %s: expected a size such as 4G, 512M or a percentage such as 60%%",
+                      o->budget);
+}
+
+static int make_plan(Arena *a, Diag *d, const Options *o, Work *w) {
+    w->persistent = plan_persistent_bytes(w->step, w->cost);
+    w->peak = plan_peak_without_budget(a, w->step, w->cost);
+    w->floor = plan_floor(w->step, w->cost);
+    if (!resolve_budget(d, o, w)) return EXIT_USAGE;
+    PlanOptions po = o->plan;
+    po.budget = w->budget;
+    struct timespec t0, t1;
+    clock_gettime(CLOCK_MONOTONIC, &t0);
+    PlanStatus st = plan_make(a, w->step, w->cost, &po, &w->plan);
+    clock_gettime(CLOCK_MONOTONIC, &t1);
+    w->planning_ms =
+        (double)(t1.tv_sec - t0.tv_sec) * 1e3 + (double)(t1.tv_nsec - t0.tv_nsec) / 1e6;
+    if (st != PLAN_OK) return report_infeasible(a, d, o, w);
+    if (!plan_verify(d, w->step, w->cost, w->plan)) {
+        diag_error(d, (Place){.file = o->model},
+                   "the plan failed its verification: this is a bug in dtrc");
+        abort();
+    }
+    if (o->dump == ST_PLAN) {
+        Text t;
+        text_init(&t, a);
+        plan_print_list(&t, w->step, w->plan);
+        fputs(t.at, stdout);
+    }
+    return EXIT_DONE;
+}
+
+bool pipeline_stopped(const Options *o, Stage last) {
+    return o->stop != ST_NONE && o->stop <= last;
+}
+
+int pipeline_run(Arena *a, Diag *d, const Options *o, Stage last, Work *w) {
+    int status = load(a, d, o, w);
+    if (status != EXIT_DONE) return status;
+    status = build_step(a, d, o, w);
+    if (status != EXIT_DONE || pipeline_stopped(o, ST_FUSE)) return status;
+    int threads = o->threads ? o->threads : omp_get_num_procs();
+    w->cost = cost_analytic(a, w->step, o->target, threads);
+    if (o->dump == ST_COST) print_costs(a, w);
+    if (last < ST_PLAN || pipeline_stopped(o, ST_COST)) return EXIT_DONE;
+    return make_plan(a, d, o, w);
+}

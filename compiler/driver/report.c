@@ -1,0 +1,83 @@
+/* report.c - what dtrc says about a plan: the overhead, the proven lower bound and the gap between
+ * them, as text or JSON; and what it says when the budget cannot be met. */
+#include "driver.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { PEAK_VALUES = 8 }; /* values listed in a message about an infeasible budget */
+
+static double overhead(const Plan *p) {
+    return p->base_ns ? (double)p->cost_ns / (double)p->base_ns - 1 : 0;
+}
+
+static uint32_t count_storages(const Graph *g) {
+    uint32_t n = 0;
+    for (StorageId s = 0; s < g->nstorage; s++) n += g->storage[s].bytes > 0;
+    return n;
+}
+
+static void plan_json(Arena *a, FILE *out, const Options *o, const Work *w) {
+    const Plan *p = w->plan;
+    double over = overhead(p), bound = plan_lower_bound(a, w->step, w->cost, p->budget);
+    PlanOptions po = o->plan;
+    uint64_t min = plan_min_budget(a, w->step, w->cost, &po);
+    fprintf(out,
+            "{\"nodes\": %u, \"storages\": %u, \"base_cost_ns\": %llu, \"planned_cost_ns\": %llu, "
+            "\"overhead\": %.6f, "
+            "\"lower_bound\": %.6f, \"gap\": %.6f, \"peak_without_budget_bytes\": %llu, "
+            "\"budget_bytes\": %llu, "
+            "\"persistent_bytes\": %llu, \"arena_bytes\": %llu, \"byte_peak\": %llu, "
+            "\"floor_bytes\": %llu, "
+            "\"min_budget_bytes\": %llu, \"recomputed_runs\": %u, \"evictions\": %u, \"planner\": "
+            "\"%s\", "
+            "\"planning_ms\": %.1f}\n",
+            w->step->nnode, count_storages(w->step), (unsigned long long)p->base_ns,
+            (unsigned long long)p->cost_ns, over, bound, over - bound, (unsigned long long)w->peak,
+            (unsigned long long)p->budget, (unsigned long long)p->persistent_bytes,
+            (unsigned long long)p->arena_bytes, (unsigned long long)p->byte_peak,
+            (unsigned long long)w->floor, (unsigned long long)min, p->recomputed_runs, p->evictions,
+            p->planner, w->planning_ms);
+}
+
+void report_plan(Arena *a, FILE *out, const Options *o, const Work *w) {
+    if (o->json) {
+        plan_json(a, out, o, w);
+        return;
+    }
+    const Plan *p = w->plan;
+    char b1[32], b2[32], b3[32], b4[32], b5[32];
+    double over = overhead(p), bound = plan_lower_bound(a, w->step, w->cost, p->budget);
+    fprintf(out, "budget %s: needs %s = %s persistent + %s arena; %s without recomputation\n",
+            format_bytes(b1, p->budget), format_bytes(b2, p->persistent_bytes + p->arena_bytes),
+            format_bytes(b3, p->persistent_bytes), format_bytes(b4, p->arena_bytes),
+            format_bytes(b5, w->peak));
+    fprintf(out,
+            "%u nodes, %u recomputed runs: overhead %.2f %%, lower bound %.2f %%, gap %.2f points "
+            "(planner %s, %.0f ms)\n",
+            w->step->nnode, p->recomputed_runs, 100 * over, 100 * bound, 100 * (over - bound),
+            p->planner, w->planning_ms);
+}
+
+int report_infeasible(Arena *a, Diag *d, const Options *o, const Work *w) {
+    char b1[32], b2[32], b3[32];
+    PlanOptions po = o->plan;
+    uint64_t min = plan_min_budget(a, w->step, w->cost, &po);
+    diag_error(d, (Place){.file = o->model},
+               "the budget of %s (%llu bytes) cannot be met: the smallest that this planner meets "
+               "is %s (%llu bytes), "
+               "and no schedule exists below %s (%llu bytes)",
+               format_bytes(b1, w->budget), (unsigned long long)w->budget, format_bytes(b2, min),
+               (unsigned long long)min, format_bytes(b3, w->floor), (unsigned long long)w->floor);
+    ValueId top[PEAK_VALUES];
+    uint32_t n = plan_peak_values(a, w->step, w->cost, top, PEAK_VALUES);
+    diag_hint(d,
+              "persistent: %s (weights, optimizer state, staged inputs); the largest values live "
+              "at the peak:",
+              format_bytes(b1, w->persistent));
+    for (uint32_t i = 0; i < n; i++)
+        diag_hint(d, "  %s %s", format_bytes(b1, value_bytes(w->step, top[i])),
+                  diag_name(a, w->step->value[top[i]].name));
+    diag_hint(d, "a smaller --batch needs less");
+    return EXIT_BUDGET;
+}
