@@ -95,6 +95,8 @@ void text_char(Text *t, char c);
 void text_quote(Text *t, const char *s);   /* C string literal */
 void text_json(Text *t, const char *s);    /* JSON string literal */
 void text_comment(Text *t, const char *s); /* safe inside a C comment: one line, no comment ends */
+/* Length of the valid UTF-8 sequence at s and its code point; 0 when the bytes are not valid. */
+size_t utf8_length(const char *s, uint32_t *code);
 
 /* ---- file.c ------------------------------------------------------------------------------- */
 /* Writes the whole file through a temporary one in the same folder, fsync and rename, so that an

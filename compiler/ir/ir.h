@@ -99,6 +99,13 @@ typedef struct {
 } Attr;
 
 typedef uint16_t OpCode; /* ops.def; OP_NONE is 0 */
+enum {
+    OP_NONE,
+#define OP(name, what) OP_##name,
+#include "ops.def"
+#undef OP
+    OP_COUNT
+};
 
 /* Body of a Fused node: straight-line code over one iteration space. Operand k of an instruction is
  * fused input k when k < nin, else the (first) result of instruction k - nin. Operands broadcast
@@ -154,6 +161,9 @@ typedef struct {
 Graph *ir_new(Arena *a, const char *file);
 /* New value with a storage of its own. name is copied. */
 ValueId ir_value(Graph *g, const char *name, DType dt, const Shape *s, Role role);
+/* New value that shares the storage of `of` (its dtype and role; equal element count): output of a
+ * CLS_VIEW node. */
+ValueId ir_view(Graph *g, const char *name, const Shape *s, ValueId of);
 /* Appends a node with room for nin inputs and nout outputs; arrays start as NO_ID. The caller (or
  * ops: op_infer) adds output values. Pointers into g->node are invalid after the next ir_node. */
 NodeId ir_node(Graph *g, OpCode op, Phase ph, const char *name, uint32_t nin, uint32_t nout);
@@ -162,7 +172,6 @@ void ir_attr_f(Graph *g, NodeId n, AttrKey k, double v);
 void ir_attr_ints(Graph *g, NodeId n, AttrKey k, const int64_t *v, uint32_t count);
 void ir_attr_floats(Graph *g, NodeId n, AttrKey k, const double *v, uint32_t count);
 void ir_attr_copy(Graph *g, NodeId to, const Attr *attr, uint32_t nattr);
-/* Drops dead storages and renumbers nothing else; used after views were formed. */
 
 /* ---- query.c ------------------------------------------------------------------------------ */
 const Attr *ir_attr(const Node *n, AttrKey k);                    /* NULL when absent */
@@ -177,7 +186,7 @@ const char *dtype_name(DType d); /* f32 f64 i64 i32 u8 bool */
 const char *role_name(Role r);
 bool is_persistent(Role r);
 bool shape_eq(const Shape *a, const Shape *b);
-bool shape_count(const Shape *s, uint64_t *n); /* false on overflow; a negative dim is our bug */
+bool shape_count(const Shape *s, uint64_t *n); /* false on a negative dim or past 2^56 elements */
 uint64_t value_count(const Graph *g, ValueId v);
 uint64_t value_bytes(const Graph *g, ValueId v);
 /* "[8,64,56,56]" into the arena */
@@ -185,12 +194,19 @@ const char *shape_str(Arena *a, const Shape *s);
 /* numpy broadcasting of two shapes; false when they do not match */
 bool shape_broadcast(const Shape *a, const Shape *b, Shape *out);
 Place ir_place(const Graph *g, NodeId n, ValueId v); /* for diag; either may be NO_ID */
-/* Consumers in CSR form: users of value v are user[first[v] .. first[v+1]) in node order. */
+/* Consumers in CSR form: users of value v are user[first[v] .. first[v+1]) in node order, a node that
+ * reads v twice once. */
 typedef struct {
     uint32_t *first;
     NodeId *user;
 } Users;
 Users ir_users(Arena *a, const Graph *g);
+
+/* ---- opcode.c: what this room knows of operators (ops checks that its rows agree) ------------ */
+const char *ir_op_name(OpCode op);
+OpCode ir_op_by_name(const char *s); /* OP_NONE when unknown */
+NodeClass ir_op_class(OpCode op);
+uint32_t ir_op_mutates(OpCode op); /* bit i: input i is written */
 
 /* ---- print.c, parse.c, verify.c ------------------------------------------------------------ */
 void ir_print(Text *out, const Graph *g);

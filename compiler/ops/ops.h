@@ -7,14 +7,6 @@
 
 #include "ir.h"
 
-enum {
-    OP_NONE,
-#define OP(name, what) OP_##name,
-#include "ops.def"
-#undef OP
-    OP_COUNT
-};
-
 /* OpDef.flags */
 enum {
     OPF_EW = 1,        /* elementwise with broadcasting: `expr` over operands a, b, c, d, e, f, g */
