@@ -1,0 +1,183 @@
+#!/bin/sh
+# run.sh - everything that is checked, in one command, on a fresh Debian 12:
+#
+#     sh tests/run.sh [PART...]
+#
+# Without arguments all parts run, cheap ones first. Parts:
+#   build     configure and build the release preset
+#   unit      unit tests of the release build (ctest)
+#   includes  include directions between rooms
+#   format    clang-format
+#   traces    train the models in tests/data/traces at several budgets, compare with PyTorch
+#   hostile   broken models, hostile names, full disks, killed programs, wrong data
+#   install   install to a folder, compile and train from there
+#   dev       the same unit tests, some traces and the hostile tests under ASan and UBSan
+#   fuzz      each fuzz target for FUZZ_SECONDS (default 20)
+#   fast      build, unit, includes, format
+# Missing Debian packages are installed when root, else listed. Logs: build/logs. The last line sums up:
+# "N passed, N failed, N skipped"; the exit status is 1 when anything failed.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+. tests/packages.sh
+python=/usr/bin/python3
+logs=build/logs
+jobs=$(nproc 2>/dev/null || echo 2)
+passed=0 failed=0 skipped=0
+
+say() { printf '%s\n' "$*"; }
+
+# count NAME P F S: adds to the sum and prints a line for the part.
+count() {
+    passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
+    say "$(printf '%-18s' "$1") $2 passed, $3 failed, $4 skipped  ($(($(date +%s) - started)) s)"
+}
+
+# step NAME COMMAND...: one check; its output goes to a log that is shown when it fails. Status 77: skipped.
+step() {
+    name=$1
+    shift
+    started=$(date +%s)
+    "$@" >"$logs/$name.log" 2>&1
+    status=$?
+    case $status in
+    0) count "$name" 1 0 0 ;;
+    77) count "$name" 0 0 1 ;;
+    *)
+        tail -n 40 "$logs/$name.log"
+        say "(all of it: $logs/$name.log)"
+        count "$name" 0 1 0
+        ;;
+    esac
+    return $status
+}
+
+# suite NAME COMMAND...: many checks; the last line of the output says how many passed.
+suite() {
+    name=$1
+    shift
+    started=$(date +%s)
+    "$@" >"$logs/$name.log" 2>&1
+    status=$?
+    last=$(tail -n 1 "$logs/$name.log")
+    # shellcheck disable=SC2046
+    set -- $(printf '%s\n' "$last" | sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p')
+    if [ $# -ne 3 ]; then
+        tail -n 40 "$logs/$name.log"
+        say "$name ended early (status $status): $logs/$name.log"
+        set -- 0 1 0
+    elif [ "$2" -ne 0 ]; then
+        grep -E '^FAIL|failed' "$logs/$name.log" | head -n 60
+        say "(all of it: $logs/$name.log)"
+    elif [ "$status" -ne 0 ]; then
+        say "$name: exit status $status although nothing failed: $logs/$name.log"
+        set -- "$1" 1 "$3"
+    fi
+    count "$name" "$1" "$2" "$3"
+}
+
+# ctest, with its summary in our form.
+unit_tests() {
+    ctest --test-dir "build/$1" -j "$jobs" --output-on-failure --timeout 300 --no-tests=error >"$logs/ctest-$1.txt" 2>&1
+    cat "$logs/ctest-$1.txt"
+    p=$(grep -cE '^ *[0-9]+/[0-9]+ Test .* Passed ' "$logs/ctest-$1.txt")
+    s=$(grep -cE '^ *[0-9]+/[0-9]+ Test .*\*\*\*Skipped ' "$logs/ctest-$1.txt")
+    all=$(grep -cE '^ *[0-9]+/[0-9]+ Test ' "$logs/ctest-$1.txt")
+    [ "$all" -eq 0 ] && echo "FAIL ctest ran no tests"
+    [ "$all" -eq 0 ] && all=1
+    say "$p passed, $((all - p - s)) failed, $s skipped"
+}
+
+build() {
+    cmake --preset "$1" && cmake --build --preset "$1" -j "$jobs"
+}
+
+# A part that needs a build makes it once; when that fails, so does the run.
+built=
+need_build() {
+    case " $built " in *" $1 "*) return 0 ;; esac
+    if step "build-$1" build "$1"; then
+        built="$built $1"
+        return 0
+    fi
+    finish
+}
+
+installed_trainer() {
+    prefix=$PWD/build/installed
+    rm -rf "$prefix"
+    cmake --install build/release --prefix "$prefix" &&
+        "$python" tests/traces/run_traces.py --dtrc "$prefix/bin/dtrc" --smoke mlp_relu &&
+        test -s "$prefix/share/man/man1/dtrc.1"
+}
+
+fuzz() {
+    need_packages $packages_fuzz || return 1
+    build fuzz || return 1
+    found=0 bad=0
+    for target in build/fuzz/tests/fuzz_*; do
+        [ -x "$target" ] || continue
+        found=$((found + 1))
+        name=$(basename "$target")
+        corpus=build/fuzz/corpus/$name
+        mkdir -p "$corpus"
+        seeds=tests/fuzz/seeds/$name
+        [ -d "$seeds" ] || seeds=
+        if timeout 300 "$target" -max_total_time="${FUZZ_SECONDS:-20}" -timeout=10 -rss_limit_mb=1024 \
+            -artifact_prefix="$corpus-" "$corpus" $seeds >"$logs/$name.log" 2>&1; then
+            echo "pass $name: $(tail -n 1 "$logs/$name.log")"
+        else
+            echo "FAIL $name: $logs/$name.log"
+            tail -n 30 "$logs/$name.log"
+            bad=$((bad + 1))
+        fi
+    done
+    [ "$found" -eq 0 ] && echo "FAIL no fuzz targets" && bad=1
+    say "$((found - bad)) passed, $bad failed, 0 skipped"
+}
+
+part() {
+    case $1 in
+    build) need_build release ;;
+    unit) need_build release && suite unit unit_tests release ;;
+    includes)
+        step includes sh tests/check_includes.sh
+        step includes-selftest sh tests/check_includes.sh --self-test
+        ;;
+    format) step format sh tests/check_format.sh ;;
+    traces) need_build release && suite traces "$python" tests/traces/run_traces.py --dtrc build/release/bin/dtrc ;;
+    hostile)
+        need_build release
+        suite hostile "$python" tests/hostile/run_hostile.py --dtrc build/release/bin/dtrc
+        ;;
+    install) need_build release && step install installed_trainer ;;
+    dev)
+        need_build dev
+        suite unit-dev unit_tests dev
+        suite traces-dev "$python" tests/traces/run_traces.py --dtrc build/dev/bin/dtrc --quick \
+            mlp_relu lenet_mnist resnet_mini transformer_encoder dropout_stats
+        suite hostile-dev "$python" tests/hostile/run_hostile.py --dtrc build/dev/bin/dtrc --sanitized
+        ;;
+    fuzz) suite fuzz fuzz ;;
+    fast) part build && part unit && part includes && part format ;;
+    *)
+        say "unknown part '$1': build unit includes format traces hostile install dev fuzz fast"
+        exit 2
+        ;;
+    esac
+}
+
+finish() {
+    say "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" -eq 0 ]
+    exit
+}
+
+mkdir -p "$logs"
+# shellcheck disable=SC2086
+need_packages $packages_build $packages_python $packages_test || {
+    say "0 passed, 1 failed, 0 skipped"
+    exit 1
+}
+[ $# -gt 0 ] || set -- build unit includes format traces hostile install dev fuzz
+for p in "$@"; do part "$p"; done
+finish
