@@ -126,4 +126,22 @@ typedef struct {
 /* Geometry of Conv, ConvGradX, ConvGradW, MaxPool(Grad), AveragePool(Grad). */
 bool op_geometry(const Graph *g, const Node *n, Geometry *out);
 
+/* ---- loopnest.c: the iteration space of elementwise nodes, column reductions, Fused nodes -------- */
+typedef struct {
+    FusedBody body;   /* the node's, or one instruction for a lone node (operand k = input k) */
+    uint32_t naxis;   /* after merging axes, outermost first; at least 1 */
+    int64_t size[IR_MAX_RANK];
+    uint32_t nlead;   /* reductions: axes 0..nlead are summed over, the others kept; else 0 */
+    uint64_t lead, kept; /* products of the two groups (1 when empty) */
+    uint32_t nacc;    /* accumulators of all reductions; 0: purely elementwise */
+    bool by_columns;  /* threads share the kept axes, each sums its columns alone; else they share the
+                         leading axes and keep partial sums in the workspace */
+    uint32_t *moves;  /* per operand (inputs, then outputs): bit i: it moves along axis i */
+} LoopNest;
+/* Is the node run by a generated loop? */
+bool op_is_loop(const Graph *g, const Node *n);
+void op_loop_nest(Arena *a, const Graph *g, const Node *n, LoopNest *l);
+/* Bytes of scratch that such a node's kernel uses: threads * accumulators * columns doubles. */
+uint64_t op_loop_workspace(const Graph *g, const Node *n, int threads);
+
 #endif
