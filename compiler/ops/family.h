@@ -1,0 +1,40 @@
+/* family.h - helpers that the family files of this room share; private to it. */
+#ifndef DTRC_OPS_FAMILY_H
+#define DTRC_OPS_FAMILY_H
+
+#include "ops.h"
+
+/* ---- infer.c ------------------------------------------------------------------------------ */
+/* Input i of node n; NULL when absent. */
+const Value *op_input(const Graph *g, NodeId n, uint32_t i);
+/* Creates output k of node n (a storage of its own), unless k is past the node's outputs. False
+ * when the size overflows. */
+bool op_out(InferCtx *c, NodeId n, uint32_t k, DType dt, const Shape *s);
+/* Output 0 as a view of input 0; element counts must be equal (checked by the caller). */
+bool op_out_view(InferCtx *c, NodeId n, const Shape *s);
+/* "error: node .. tensor (input i): message"; i = NO_ID: no tensor. Returns false. */
+bool op_error(InferCtx *c, NodeId n, uint32_t i, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Input i must have this dtype, a rank in lo..hi, exactly this shape, integers (i64, i32). True for
+ * an absent input. */
+bool op_need_dtype(InferCtx *c, NodeId n, uint32_t i, DType want);
+bool op_need_rank(InferCtx *c, NodeId n, uint32_t i, uint32_t lo, uint32_t hi);
+bool op_need_shape(InferCtx *c, NodeId n, uint32_t i, const Shape *want);
+bool op_need_index(InferCtx *c, NodeId n, uint32_t i);
+/* Attribute `axis` in 0..rank-1 (negative counts from the end); dflt when absent. */
+bool op_need_axis(InferCtx *c, NodeId n, uint32_t rank, int64_t dflt, int64_t *axis);
+/* Attribute with exactly `count` integers; *v is NULL when it is absent and need not be there. */
+bool op_need_ints(InferCtx *c, NodeId n, AttrKey k, uint32_t count, bool required,
+                  const int64_t **v);
+/* Attribute `shape` as a Shape of non-negative dimensions. */
+bool op_need_shape_attr(InferCtx *c, NodeId n, Shape *out);
+/* Broadcasting of elementwise operators: what a NULL infer means. */
+bool op_infer_ew(InferCtx *c, NodeId n);
+
+/* ---- ops.c -------------------------------------------------------------------------------- */
+/* Name of a node derived from n's, such as "conv1.dx". */
+const char *op_derived(Graph *g, NodeId n, const char *suffix);
+/* Product of dimensions lo..hi-1. */
+int64_t shape_span(const Shape *s, uint32_t lo, uint32_t hi);
+
+#endif

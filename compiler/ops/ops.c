@@ -1,0 +1,140 @@
+/* ops.c - the table of operators, questions to it, and builders of nodes for lowering passes and
+ * gradients. The rows themselves live in the family files. */
+#include "family.h"
+
+#include <assert.h>
+#include <string.h>
+
+static const OpDef *const table[OP_COUNT] = {
+    NULL,
+#define OP(name, what) &op_##name,
+#include "ops.def"
+#undef OP
+};
+
+const OpDef *op_def(OpCode op) {
+    assert(op > OP_NONE && op < OP_COUNT);
+    return table[op];
+}
+
+OpCode op_by_name(const char *name) {
+    return ir_op_by_name(name);
+}
+
+/* Leading axes 0..k-1: the generated loop adds rows up into one row of the trailing axes. */
+bool op_is_colreduce(const Graph *g, const Node *n) {
+    (void)g;
+    if (!(op_def(n->op)->flags & OPF_COLREDUCE)) return false;
+    uint32_t count;
+    const int64_t *axes = ir_get_ints(n, A_axes, &count);
+    for (uint32_t i = 0; i < count; i++)
+        if (axes[i] != (int64_t)i) return false;
+    return true;
+}
+
+NodeClass op_node_class(const Node *n) {
+    if (n->body)
+        for (uint32_t i = 0; i < n->body->ninst; i++)
+            if (op_def(n->body->inst[i].op)->cls == CLS_RANDOM) return CLS_RANDOM;
+    return op_class(n);
+}
+
+uint64_t op_flops(const Graph *g, const Node *n) {
+    const OpDef *def = op_def(n->op);
+    if (def->flops) return def->flops(g, n);
+    if (def->cls == CLS_VIEW || n->nout == 0 || n->out[0] == NO_ID) return 0;
+    return value_count(g, n->out[0]);
+}
+
+/* ---- builders -------------------------------------------------------------------------------- */
+
+/* Builders are called with operands that fit; a failure is our bug, so its message goes to stderr.
+ */
+static ValueId finish(Graph *g, NodeId n) {
+    Diag d;
+    diag_init(&d, g->arena, NULL);
+    bool ok = op_infer(g, &d, n);
+    if (!ok) fputs(d.log.at, stderr);
+    assert(ok);
+    return g->node[n].out[0];
+}
+
+ValueId op_make_attr(Graph *g, Phase ph, OpCode op, const char *name, uint32_t nin,
+                     const ValueId *in, const Attr *attr, uint32_t nattr) {
+    NodeId n = ir_node(g, op, ph, name, nin, op_def(op)->nout);
+    if (nin) memcpy(g->node[n].in, in, nin * sizeof *in);
+    ir_attr_copy(g, n, attr, nattr);
+    return finish(g, n);
+}
+
+ValueId op_make(Graph *g, Phase ph, OpCode op, const char *name, uint32_t nin, const ValueId *in) {
+    return op_make_attr(g, ph, op, name, nin, in, NULL, 0);
+}
+
+ValueId op_make1(Graph *g, Phase ph, OpCode op, const char *name, ValueId a) {
+    return op_make(g, ph, op, name, 1, &a);
+}
+
+ValueId op_make2(Graph *g, Phase ph, OpCode op, const char *name, ValueId a, ValueId b) {
+    return op_make(g, ph, op, name, 2, (ValueId[]){a, b});
+}
+
+ValueId op_make3(Graph *g, Phase ph, OpCode op, const char *name, ValueId a, ValueId b, ValueId c) {
+    return op_make(g, ph, op, name, 3, (ValueId[]){a, b, c});
+}
+
+Attr attr_ints(Arena *a, AttrKey k, const int64_t *v, uint32_t n) {
+    int64_t *copy = ARENA_ARRAY(a, int64_t, n);
+    if (n) memcpy(copy, v, n * sizeof *v);
+    return (Attr){.key = k, .n = n, .i = copy};
+}
+
+Attr attr_i(Arena *a, AttrKey k, int64_t v) {
+    return attr_ints(a, k, &v, 1);
+}
+
+Attr attr_f(Arena *a, AttrKey k, double v) {
+    double *copy = ARENA_NEW(a, double);
+    *copy = v;
+    return (Attr){.key = k, .is_float = true, .n = 1, .f = copy};
+}
+
+ValueId op_reshape(Graph *g, Phase ph, const char *name, ValueId v, const Shape *s) {
+    if (shape_eq(&g->value[v].shape, s)) return v;
+    Attr shape = attr_ints(g->arena, A_shape, s->dim, s->rank);
+    return op_make_attr(g, ph, OP_Reshape, name, 1, &v, &shape, 1);
+}
+
+ValueId op_transpose(Graph *g, Phase ph, const char *name, ValueId v, const int64_t *perm) {
+    Attr p = attr_ints(g->arena, A_perm, perm, g->value[v].shape.rank);
+    return op_make_attr(g, ph, OP_Transpose, name, 1, &v, &p, 1);
+}
+
+/* Axes that broadcasting added or stretched are summed; kept axes of size 1 are put back by a view.
+ */
+ValueId op_reduce_to(Graph *g, Phase ph, const char *name, ValueId v, const Shape *s) {
+    Shape from = g->value[v].shape, to = *s;
+    assert(from.rank >= to.rank);
+    uint32_t extra = from.rank - to.rank, count = 0;
+    int64_t axes[IR_MAX_RANK];
+    for (uint32_t i = 0; i < from.rank; i++) {
+        int64_t want = i < extra ? 1 : to.dim[i - extra];
+        if (from.dim[i] != want) axes[count++] = i;
+        assert(from.dim[i] == want || want == 1);
+    }
+    if (count) {
+        Attr attr[] = {attr_ints(g->arena, A_axes, axes, count), attr_i(g->arena, A_keepdims, 0)};
+        v = op_make_attr(g, ph, OP_ReduceSum, name, 1, &v, attr, 2);
+    }
+    return op_reshape(g, ph, name, v, &to);
+}
+
+const char *op_derived(Graph *g, NodeId n, const char *suffix) {
+    return arena_printf(g->arena, "%s%s", g->node[n].name, suffix);
+}
+
+int64_t shape_span(const Shape *s, uint32_t lo, uint32_t hi) {
+    int64_t n = 1;
+    for (uint32_t i = lo; i < hi; i++) n *= s->dim[i];
+    return n;
+}
