@@ -132,10 +132,6 @@ typedef struct {
 #define DTRT_ABI 1
 
 int dtrt_main(const DtrtProgram *p, int argc, char **argv);
-/* Ends the run with status 1: the message and the running node's name go to stderr. For faults in the data
- * that only a kernel can see. Never from inside a parallel region (it jumps). */
-_Noreturn void dtrt_fail(DtrtCtx *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
 /* Ends the run because of the data (a label or an index out of range): prints "error: ..." with the name of
  * the node that runs, then longjmps into dtrt_main, which returns 1. Never called inside an OpenMP
  * parallel region. */
