@@ -1,13 +1,16 @@
-/* elementwise.c - operators that compute each element of the output from the elements of the operands at
- * the same place, after numpy broadcasting. Each is one line: an expression in the operands a, b, c, ...
- * and the constants p0, p1 (attributes), which the generated loops, fusion and every other target use.
- * Forward and gradient stand together; a gradient operator gets dY first.
+/* elementwise.c - operators that compute each element of the output from the elements of the
+ * operands at the same place, after numpy broadcasting. Each is one line: an expression in the
+ * operands a, b, c, ... and the constants p0, p1 (attributes), which the generated loops, fusion
+ * and every other target use. Forward and gradient stand together; a gradient operator gets dY
+ * first.
  *
- * Values and gradients follow ONNX and PyTorch, NaN and infinities included: comparisons are written
- * so that a NaN passes through, derivatives at kinks are PyTorch's (0 for ReLU and |x|; Min and Max
- * halve the gradient of a tie). Gradients read outputs rather than inputs where they can: a
+ * Values and gradients follow ONNX and PyTorch, NaN and infinities included: comparisons are
+ * written so that a NaN passes through, derivatives at kinks are PyTorch's (0 for ReLU and |x|; Min
+ * and Max halve the gradient of a tie). Gradients read outputs rather than inputs where they can: a
  * convolution's output then dies at its activation. */
-#include "helper.h"
+#include "family.h"
+
+#include <math.h>
 
 /* NAME, operands, 1 when cheap (OPF_CHEAP), expression, gradient, attributes of p0 and p1 with
  * defaults. in place: any operand of full size. */
@@ -133,8 +136,7 @@ EW(Ceil, 1, 1, "ceilf(a)", no_grad)
 
 /* (alpha*x + beta)' = alpha */
 static bool grad_Scale(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din) {
-    if (grad_wants(c, n, 0))
-        din[0] = mk_scale(c, n, dout[0], ir_get_f(&c->g->node[n], A_alpha, 1));
+    if (grad_wants(c, n, 0)) din[0] = mk_scale(c, n, dout[0], ir_get_f(&c->g->node[n], A_alpha, 1));
     return true;
 }
 EW2(Scale, 1, 1, "a * p0 + p1", grad_Scale, A_alpha, 1, A_beta, 0)
@@ -220,18 +222,16 @@ EW(SiluGrad, 2, 0, "a / (1.0f + expf(-b)) * (1.0f + b / (1.0f + expf(b)))", NULL
 GRAD_OF_X(PowScalar)
 EW1(PowScalar, 1, 0, "p0 == 2.0f ? a * a : p0 == 3.0f ? a * a * a : powf(a, p0)", grad_PowScalar,
     A_alpha, 1)
-EW1(PowScalarGrad, 2, 0,
-    "p0 == 2.0f ? a * 2.0f * b : p0 == 0 ? 0 : a * p0 * powf(b, p0 - 1.0f)", NULL, A_alpha, 1)
+EW1(PowScalarGrad, 2, 0, "p0 == 2.0f ? a * 2.0f * b : p0 == 0 ? 0 : a * p0 * powf(b, p0 - 1.0f)",
+    NULL, A_alpha, 1)
 
 /* ---- one operand, changed type or shape ---- */
 static bool infer_cast(InferCtx *c, NodeId n) {
     int64_t to = ir_get_i(&c->g->node[n], A_to, DT_COUNT);
     if (to != DT_F32 && to != DT_I64 && to != DT_I32 && to != DT_BOOL)
-        return diag_error(c->d, ir_place(c->g, n, NO_ID),
-                          "cast: expected a target type f32, i64, i32 or bool");
-    Shape s = in_shape(c->g, n, 0);
-    out_value(c->g, n, 0, (DType)to, &s);
-    return true;
+        return op_error(c, n, NO_ID, "expected attribute to of f32, i64, i32 or bool");
+    Shape s = op_input(c->g, n, 0)->shape;
+    return op_out(c, n, 0, (DType)to, &s);
 }
 /* Asked for only between float types, where it is the identity. */
 static bool grad_Cast(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din) {
@@ -244,17 +244,12 @@ EW_FULL(Cast, 1, 1, "p0 == 5.0f ? (a != 0) : a", grad_Cast, A_to, 0, A_COUNT, 0,
         infer_cast)
 
 static bool infer_expand(InferCtx *c, NodeId n) {
-    Shape in = in_shape(c->g, n, 0), to = {0}, both;
-    uint32_t rank = 0;
-    const int64_t *dim = ir_get_ints(&c->g->node[n], A_shape, &rank);
-    to.rank = rank <= IR_MAX_RANK ? rank : IR_MAX_RANK;
-    for (uint32_t k = 0; k < to.rank; k++) to.dim[k] = dim[k];
-    if (rank > IR_MAX_RANK || !shape_broadcast(&in, &to, &both) || !shape_eq(&both, &to))
-        return diag_error(c->d, ir_place(c->g, n, c->g->node[n].in[0]),
-                          "expand: expected a shape that %s broadcasts to, found %s",
-                          shape_str(c->g->arena, &in), shape_str(c->g->arena, &to));
-    out_value(c->g, n, 0, c->g->value[c->g->node[n].in[0]].dtype, &to);
-    return true;
+    Shape in = op_input(c->g, n, 0)->shape, to, both;
+    TRY(op_need_shape_attr(c, n, &to));
+    if (!shape_broadcast(&in, &to, &both) || !shape_eq(&both, &to))
+        return op_error(c, n, 0, "expected a shape that %s broadcasts to, found %s",
+                        shape_str(c->d->arena, &in), shape_str(c->d->arena, &to));
+    return op_out(c, n, 0, op_input(c->g, n, 0)->dtype, &to);
 }
 static bool grad_Expand(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din) {
     if (grad_wants(c, n, 0)) din[0] = grad_fit(c, n, dout[0], 0);
@@ -326,41 +321,16 @@ EW_BOOL(Not, 1, "!a")
 EW_BOOL(And, 2, "a && b")
 EW_BOOL(Or, 2, "a || b")
 
-/* ---- selection by a bool ---- */
-/* The first operand is the condition; the result has the type of the second. */
-static bool infer_select(InferCtx *c, NodeId n) {
-    Graph *g = c->g;
-    const ValueId *in = g->node[n].in;
-    Shape s = in_shape(g, n, 0);
-    if (g->value[in[0]].dtype != DT_BOOL)
-        return diag_error(c->d, ir_place(g, n, in[0]), "expected a bool condition, found %s",
-                          dtype_name(g->value[in[0]].dtype));
-    for (uint32_t i = 1; i < g->node[n].nin; i++) {
-        Shape o = in_shape(g, n, i), both;
-        if (!shape_broadcast(&s, &o, &both))
-            return diag_error(c->d, ir_place(g, n, in[i]),
-                              "expected a shape that broadcasts with %s, found %s",
-                              shape_str(g->arena, &s), shape_str(g->arena, &o));
-        if (g->value[in[i]].dtype != g->value[in[1]].dtype)
-            return diag_error(c->d, ir_place(g, n, in[i]), "expected type %s, found %s",
-                              dtype_name(g->value[in[1]].dtype), dtype_name(g->value[in[i]].dtype));
-        s = both;
-    }
-    out_value(g, n, 0, g->value[in[1]].dtype, &s);
-    return true;
-}
-#define EW_SELECT(NAME, NIN, EXPR, GRAD)                                                           \
-    EW_FULL(NAME, NIN, 1, EXPR, GRAD, A_COUNT, 0, A_COUNT, 0, DT_COUNT, infer_select)
-
+/* ---- selection by a bool, the first operand ---- */
 static bool grad_Where(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din) {
     const ValueId cond = c->g->node[n].in[0];
     if (grad_wants(c, n, 1)) din[1] = grad_fit(c, n, mk2(c, n, OP_SelectA, cond, dout[0]), 1);
     if (grad_wants(c, n, 2)) din[2] = grad_fit(c, n, mk2(c, n, OP_SelectB, cond, dout[0]), 2);
     return true;
 }
-EW_SELECT(Where, 3, "a ? b : c", grad_Where)
-EW_SELECT(SelectA, 2, "a ? b : 0", NULL)
-EW_SELECT(SelectB, 2, "a ? 0 : b", NULL)
+EW(Where, 3, 1, "a ? b : c", grad_Where)
+EW(SelectA, 2, 1, "a ? b : 0", NULL)
+EW(SelectB, 2, 1, "a ? 0 : b", NULL)
 
 /* ---- batch norm: X[.., C]; mean, invstd, scale, bias [C]. The sums are in reduce.c ---- */
 EW1(InvStd, 1, 1, "1.0f / sqrtf(a + p0)", NULL, A_eps, 1e-5)
@@ -400,8 +370,7 @@ EW1(BnGradX, 7, 1, "e * d * (a - p0 * (f + (b - c) * d * g))", NULL, A_scale, 1)
 /* dz = sigmoid(z) - t, dt = -z */
 static bool grad_BceLogits(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din) {
     const ValueId z = c->g->node[n].in[0], t = c->g->node[n].in[1];
-    if (grad_wants(c, n, 0))
-        din[0] = grad_fit(c, n, mk3(c, n, OP_BceLogitsGrad, dout[0], z, t), 0);
+    if (grad_wants(c, n, 0)) din[0] = grad_fit(c, n, mk3(c, n, OP_BceLogitsGrad, dout[0], z, t), 0);
     if (grad_wants(c, n, 1))
         din[1] = grad_fit(c, n, mk1(c, n, OP_Neg, mk2(c, n, OP_Mul, dout[0], z)), 1);
     return true;

@@ -37,4 +37,31 @@ const char *op_derived(Graph *g, NodeId n, const char *suffix);
 /* Product of dimensions lo..hi-1. */
 int64_t shape_span(const Shape *s, uint32_t lo, uint32_t hi);
 
+/* ---- for gradient functions --------------------------------------------------------------- */
+/* Is input i there, and its gradient wanted? */
+static inline bool grad_wants(const GradCtx *c, NodeId n, uint32_t i) {
+    const Node *nd = &c->g->node[n];
+    return i < nd->nin && nd->in[i] != NO_ID && c->need[nd->in[i]];
+}
+static inline const char *grad_name(GradCtx *c, NodeId n) {
+    return op_derived(c->g, n, ".grad");
+}
+/* v summed down to the shape of input i: the inverse of broadcasting. */
+static inline ValueId grad_fit(GradCtx *c, NodeId n, ValueId v, uint32_t i) {
+    Shape s = op_input(c->g, n, i)->shape;
+    return op_reduce_to(c->g, PHASE_BACKWARD, grad_name(c, n), v, &s);
+}
+
+/* ---- for cpu functions --------------------------------------------------------------------- */
+/* A C constant of type float: "0.5f", "-INFINITY". */
+static inline const char *c_float(Arena *a, double v) {
+    float f = (float)v;
+    if (f != f) return "NAN";
+    if (f - f != 0) return f > 0 ? "INFINITY" : "-INFINITY";
+    const char *s = arena_printf(a, "%.9g", (double)f);
+    for (const char *p = s; *p; p++)
+        if (*p == '.' || *p == 'e') return arena_printf(a, "%sf", s);
+    return arena_printf(a, "%s.0f", s);
+}
+
 #endif

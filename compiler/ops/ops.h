@@ -144,4 +144,14 @@ void op_loop_nest(Arena *a, const Graph *g, const Node *n, LoopNest *l);
 /* Bytes of scratch that such a node's kernel uses: threads * accumulators * columns doubles. */
 uint64_t op_loop_workspace(const Graph *g, const Node *n, int threads);
 
+/* ---- loss.c: what its kernels and their workspace depend on ----------------------------------- */
+typedef struct {
+    int64_t outer, n, inner; /* scores [outer, classes, inner] */
+    bool label_i32, has_ignore, is_log;
+    int64_t ignore_index;
+    double smoothing;
+} LossGeometry;
+/* False when n is none of SoftmaxCE, NllLoss and their gradients. */
+bool op_loss_geometry(const Graph *g, const Node *n, LossGeometry *out);
+
 #endif

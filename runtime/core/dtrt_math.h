@@ -28,5 +28,11 @@ static inline uint32_t dtrt_random(uint64_t seed, uint64_t step, uint32_t key, u
 static inline int dtrt_keep(uint64_t seed, uint64_t step, uint32_t key, uint64_t index, uint32_t threshold) {
     return dtrt_random(seed, step, key, index) >= threshold;
 }
+/* Dropout of x: its element `index` kept with probability 1 - ratio and scaled up, or 0. */
+static inline float dtrt_dropout(float x, float ratio, uint64_t seed, uint64_t step, uint32_t key, uint64_t index) {
+    if (ratio >= 1) return 0;
+    uint32_t threshold = (uint32_t)((double)ratio * 4294967296.0);
+    return dtrt_keep(seed, step, key, index, threshold) ? x * (1.0f / (1.0f - ratio)) : 0;
+}
 
 #endif
