@@ -10,8 +10,8 @@ set -u
 # Rooms from top to bottom, as "rank room folder public-header...". A room may include rooms of a
 # lower rank. layout knows nothing of the IR: it may include base only.
 rooms='1 base compiler/base base.h
-2 ir compiler/ir ir.h attrs.def
-3 ops compiler/ops ops.h ops.def
+2 ir compiler/ir ir.h attrs.def ops.def
+3 ops compiler/ops ops.h
 4 onnx frontends/onnx onnx.h
 5 trace frontends/trace trace.h
 6 simplify compiler/simplify simplify.h
@@ -21,9 +21,9 @@ rooms='1 base compiler/base base.h
 10 layout compiler/layout layout.h
 11 codegen compiler/codegen codegen.h
 12 driver compiler/driver driver.h
-20 core runtime/core dtrt.h dtrt_math.h core.h
-21 cpu runtime/cpu dtrt_cpu.h
-22 ref runtime/ref dtrt_ref.h ref.h
+20 core runtime/core dtrt.h dtrt_math.h core.h payload.h
+21 cpu runtime/cpu dtrt_cpu.h dtrt_vecmath.h
+22 ref runtime/ref dtrt_ref.h
 23 null runtime/null dtrt_null.h
 24 policy runtime/dtr/policy policy.h'
 
