@@ -36,6 +36,10 @@ bool op_infer_ew(InferCtx *c, NodeId n);
 const char *op_derived(Graph *g, NodeId n, const char *suffix);
 /* Product of dimensions lo..hi-1. */
 int64_t shape_span(const Shape *s, uint32_t lo, uint32_t hi);
+/* C constants of type float and double that read back to the same number; INFINITY and NAN
+ * included. */
+const char *op_c_float(Arena *a, double v);
+const char *op_c_double(Arena *a, double v);
 
 /* ---- for gradient functions --------------------------------------------------------------- */
 /* Is input i there, and its gradient wanted? */

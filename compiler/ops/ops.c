@@ -3,6 +3,7 @@
 #include "family.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 static const OpDef *const table[OP_COUNT] = {
@@ -137,4 +138,19 @@ int64_t shape_span(const Shape *s, uint32_t lo, uint32_t hi) {
     int64_t n = 1;
     for (uint32_t i = lo; i < hi; i++) n *= s->dim[i];
     return n;
+}
+
+static const char *c_number(Arena *a, double v, int digits, const char *suffix) {
+    if (isnan(v)) return "NAN";
+    if (isinf(v)) return v > 0 ? "INFINITY" : "-INFINITY";
+    char *s = arena_printf(a, "%.*g", digits, v);
+    return arena_printf(a, "%s%s%s", s, strpbrk(s, ".e") ? "" : ".0", suffix);
+}
+
+const char *op_c_float(Arena *a, double v) {
+    return c_number(a, (double)(float)v, 9, "f");
+}
+
+const char *op_c_double(Arena *a, double v) {
+    return c_number(a, v, 17, "");
 }

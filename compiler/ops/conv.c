@@ -1,0 +1,220 @@
+/* conv.c - convolution and its two gradients; any group count, 1 to 3 spatial axes.
+ *
+ *   Y[n,m,o] = sum_{c,k} X[n, c, o*stride + k*dilation - pad] W[m,c,k] (+ bias[m]) (then ReLU)
+ *   dX = transposed convolution of dY with W; dW = correlation of X with dY; dbias = sum of dY.
+ *
+ * One runtime object serves all passes of one geometry. An object lists the passes that the graph
+ * really has, so that no primitive is made in vain; a gradient uses the object of the forward node
+ * it belongs to (same weight or same image), which fixes the bias and relu fields. */
+#include "window.h"
+
+static bool infer_conv(InferCtx *c, NodeId n) {
+    for (uint32_t i = 0; i < 3; i++) TRY(op_need_dtype(c, n, i, DT_F32));
+    const Value *x = op_input(c->g, n, 0), *w = op_input(c->g, n, 1);
+    TRY(op_need_rank(c, n, 0, 3, 5));
+    TRY(op_need_rank(c, n, 1, x->shape.rank, x->shape.rank));
+    Geometry q;
+    const char *why;
+    if (!window_geometry(&c->g->node[n], &x->shape, &w->shape, &q, c->d->arena, &why))
+        return op_error(c, n, NO_ID, "%s", why);
+    if (q.group < 1 || q.ci % q.group || q.co % q.group)
+        return op_error(c, n, NO_ID,
+                        "expected a group count that divides %lld and %lld channels, found %lld",
+                        (long long)q.ci, (long long)q.co, (long long)q.group);
+    Shape want = {.rank = q.nd + 2, .dim = {q.co, q.ci / q.group}};
+    for (uint32_t i = 0; i < q.nd; i++) want.dim[2 + i] = q.kernel[i];
+    TRY(op_need_shape(c, n, 1, &want));
+    TRY(op_need_shape(c, n, 2, &(Shape){.rank = 1, .dim = {q.co}}));
+    Shape out = window_output(&q);
+    return op_out(c, n, 0, DT_F32, &out);
+}
+
+/* dY must have the shape that the forward node gives it. */
+static bool infer_conv_grad(InferCtx *c, NodeId n) {
+    Shape shape;
+    Geometry q;
+    TRY(op_need_shape_attr(c, n, &shape));
+    TRY(op_need_dtype(c, n, 0, DT_F32) && op_need_dtype(c, n, 1, DT_F32));
+    TRY(op_need_rank(c, n, 1, 3, 5));
+    if (shape.rank != op_input(c->g, n, 1)->shape.rank || !op_geometry(c->g, &c->g->node[n], &q))
+        return op_error(c, n, NO_ID, "expected the geometry of a convolution, found none");
+    Shape dy = window_output(&q);
+    TRY(op_need_shape(c, n, 0, &dy));
+    return op_out(c, n, 0, DT_F32, &shape);
+}
+
+/* Multiplications and additions of one pass; all three passes do the same number. */
+static uint64_t flops_conv(const Graph *g, const Node *n) {
+    Geometry q;
+    if (!op_geometry(g, n, &q)) return 0;
+    double work = 2.0 * (double)q.n * (double)q.co * (double)(q.ci / q.group);
+    for (uint32_t i = 0; i < q.nd; i++) work *= (double)q.out[i] * (double)q.kernel[i];
+    return work < 0x1p63 ? (uint64_t)work : UINT64_MAX / 2;
+}
+
+/* ---- gradient -------------------------------------------------------------------------------- */
+
+/* A gradient node with Conv's attributes (relu is part of the forward pass only). */
+static ValueId conv_grad(Graph *g, NodeId n, OpCode op, const char *suffix, ValueId dy,
+                         ValueId other, ValueId like) {
+    const Node conv = g->node[n];
+    Attr *attr = ARENA_ARRAY(g->arena, Attr, conv.nattr + 1);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < conv.nattr; i++)
+        if (conv.attr[i].key != A_relu) attr[count++] = conv.attr[i];
+    const Shape *s = &g->value[like].shape;
+    attr[count++] = attr_ints(g->arena, A_shape, s->dim, s->rank);
+    ValueId in[] = {dy, other};
+    return op_make_attr(g, PHASE_BACKWARD, op, op_derived(g, n, suffix), 2, in, attr, count);
+}
+
+static ValueId bias_grad(Graph *g, NodeId n, ValueId dy) {
+    int64_t axes[IR_MAX_RANK];
+    uint32_t count = 0, rank = g->value[dy].shape.rank;
+    uint32_t channel = ir_get_i(&g->node[n], A_channels_last, 0) ? rank - 1 : 1;
+    for (uint32_t i = 0; i < rank; i++)
+        if (i != channel) axes[count++] = i;
+    Attr attr[] = {attr_ints(g->arena, A_axes, axes, count), attr_i(g->arena, A_keepdims, 0)};
+    return op_make_attr(g, PHASE_BACKWARD, OP_ReduceSum, op_derived(g, n, ".db"), 1, &dy, attr, 2);
+}
+
+static bool grad_conv(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din) {
+    Graph *g = c->g;
+    const Node conv = g->node[n];
+    ValueId x = conv.in[0], w = conv.in[1], dy = dout[0];
+    if (ir_get_i(&conv, A_relu, 0))
+        dy = op_make2(g, PHASE_BACKWARD, OP_ReluGrad, op_derived(g, n, ".drelu"), dy, conv.out[0]);
+    if (conv.nin > 2 && conv.in[2] != NO_ID && c->need[conv.in[2]]) din[2] = bias_grad(g, n, dy);
+    if (c->need[w]) din[1] = conv_grad(g, n, OP_ConvGradW, ".dw", dy, x, w);
+    if (c->need[x]) din[0] = conv_grad(g, n, OP_ConvGradX, ".dx", dy, w, x);
+    return true;
+}
+
+/* ---- emission ----------------------------------------------------------------------------------
+ */
+
+static bool same_sizes(const int64_t *a, const int64_t *b, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        if (a[i] != b[i]) return false;
+    return true;
+}
+
+/* Equal but for bias and relu. */
+static bool same_geometry(const Geometry *a, const Geometry *b) {
+    return a->nd == b->nd && a->channels_last == b->channels_last && a->n == b->n &&
+           a->ci == b->ci && a->co == b->co && a->group == b->group &&
+           same_sizes(a->in, b->in, a->nd) && same_sizes(a->kernel, b->kernel, a->nd) &&
+           same_sizes(a->stride, b->stride, a->nd) && same_sizes(a->dilation, b->dilation, a->nd) &&
+           same_sizes(a->pad_lo, b->pad_lo, a->nd) && same_sizes(a->pad_hi, b->pad_hi, a->nd);
+}
+
+static bool is_conv(OpCode op) {
+    return op == OP_Conv || op == OP_ConvGradX || op == OP_ConvGradW;
+}
+
+static bool is_packed(const CpuEmit *e, const Node *n) {
+    return e->packed && e->packed[n->op == OP_ConvGradW ? n->out[0] : n->in[1]];
+}
+
+/* Is `fwd` the convolution that gradient node n belongs to? The weight tells for dX, the image for
+ * dW. */
+static bool belongs_to(const Node *n, const Node *fwd) {
+    return n->op == OP_ConvGradX ? fwd->in[1] == n->in[1] : fwd->in[0] == n->in[1];
+}
+
+/* Geometry of the object that node n uses: a gradient takes bias and relu of its forward node. */
+static bool object_geometry(const CpuEmit *e, const Node *n, Geometry *q) {
+    TRY(op_geometry(e->g, n, q));
+    if (n->op == OP_Conv) return true;
+    for (uint32_t i = 0; i < e->g->nnode; i++) {
+        const Node *fwd = &e->g->node[i];
+        Geometry f;
+        if (fwd->op != OP_Conv || !belongs_to(n, fwd) || is_packed(e, fwd) != is_packed(e, n))
+            continue;
+        if (!op_geometry(e->g, fwd, &f) || !same_geometry(&f, q)) continue;
+        q->bias = f.bias;
+        q->relu = f.relu;
+        return true;
+    }
+    return true;
+}
+
+/* Which passes of the object does the graph run? */
+static bool fill_passes(const CpuEmit *e, const Node *n, const Geometry *q, bool *fwd, bool *gx,
+                        bool *gw) {
+    *fwd = *gx = *gw = false;
+    for (uint32_t i = 0; i < e->g->nnode; i++) {
+        const Node *m = &e->g->node[i];
+        Geometry r;
+        if (!is_conv(m->op) || is_packed(e, m) != is_packed(e, n)) continue;
+        TRY(op_geometry(e->g, m, &r));
+        if (!same_geometry(&r, q)) continue;
+        TRY(object_geometry(e, m, &r));
+        if (r.bias != q->bias || r.relu != q->relu) continue;
+        if (m->op == OP_Conv) *fwd = true;
+        if (m->op == OP_ConvGradX) *gx = true;
+        if (m->op == OP_ConvGradW) *gw = true;
+    }
+    return true;
+}
+
+static bool conv_object(CpuEmit *e, const Node *n, uint32_t *number) {
+    Geometry q;
+    bool fwd, gx, gw;
+    TRY(object_geometry(e, n, &q));
+    TRY(fill_passes(e, n, &q, &fwd, &gx, &gw));
+    Text t;
+    text_init(&t, e->arena);
+    text_add(&t,
+             "{.nd = %u, .channels_last = %d, .group = %lld, .bias = %d, .relu = %d, .packed = %d",
+             q.nd, q.channels_last, (long long)q.group, q.bias, q.relu, is_packed(e, n));
+    text_add(&t, ", .fwd = %d, .grad_x = %d, .grad_w = %d", fwd, gx, gw);
+    text_add(&t, ", .n = %lld, .ci = %lld, .co = %lld", (long long)q.n, (long long)q.ci,
+             (long long)q.co);
+    window_fields(&t, &q);
+    text_char(&t, '}');
+    *number = e->object(e, "DtrtConv", t.at);
+    return true;
+}
+
+static bool cpu_conv(CpuEmit *e, const Node *n) {
+    uint32_t obj;
+    TRY(conv_object(e, n, &obj));
+    bool bias = n->nin > 2 && n->in[2] != NO_ID;
+    text_add(e->body, "    dtrt_conv_forward(&DtrtConv_%u, p[0], p[1], %s, p[%u], p[%u]);\n", obj,
+             bias ? "p[2]" : "NULL", n->nin, n->nin + n->nout);
+    return true;
+}
+
+static bool cpu_conv_grad(CpuEmit *e, const Node *n) {
+    uint32_t obj;
+    TRY(conv_object(e, n, &obj));
+    text_add(e->body, "    dtrt_conv_grad_%s(&DtrtConv_%u, p[0], p[1], p[2], p[3]);\n",
+             n->op == OP_ConvGradX ? "x" : "w", obj);
+    return true;
+}
+
+const OpDef op_Conv = {.name = "Conv",
+                       .min_in = 2,
+                       .max_in = 3,
+                       .nout = 1,
+                       .infer = infer_conv,
+                       .grad = grad_conv,
+                       .flops = flops_conv,
+                       .cpu = cpu_conv};
+
+const OpDef op_ConvGradX = {.name = "ConvGradX",
+                            .min_in = 2,
+                            .max_in = 2,
+                            .nout = 1,
+                            .infer = infer_conv_grad,
+                            .flops = flops_conv,
+                            .cpu = cpu_conv_grad};
+
+const OpDef op_ConvGradW = {.name = "ConvGradW",
+                            .min_in = 2,
+                            .max_in = 2,
+                            .nout = 1,
+                            .infer = infer_conv_grad,
+                            .flops = flops_conv,
+                            .cpu = cpu_conv_grad};
