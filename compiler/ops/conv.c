@@ -90,8 +90,7 @@ static bool grad_conv(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din) {
     return true;
 }
 
-/* ---- emission ----------------------------------------------------------------------------------
- */
+/* ---- emission -------------------------------------------------------------------------------- */
 
 static bool same_sizes(const int64_t *a, const int64_t *b, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)

@@ -4,7 +4,7 @@
 
 #include "ops.h"
 
-/* ---- infer.c ------------------------------------------------------------------------------ */
+/* ---- infer.c --------------------------------------------------------------------------------- */
 /* Input i of node n; NULL when absent. */
 const Value *op_input(const Graph *g, NodeId n, uint32_t i);
 /* Creates output k of node n (a storage of its own), unless k is past the node's outputs. False
@@ -31,7 +31,7 @@ bool op_need_shape_attr(InferCtx *c, NodeId n, Shape *out);
 /* Broadcasting of elementwise operators: what a NULL infer means. */
 bool op_infer_ew(InferCtx *c, NodeId n);
 
-/* ---- ops.c -------------------------------------------------------------------------------- */
+/* ---- ops.c ----------------------------------------------------------------------------------- */
 /* Name of a node derived from n's, such as "conv1.dx". */
 const char *op_derived(Graph *g, NodeId n, const char *suffix);
 /* Product of dimensions lo..hi-1. */
@@ -41,7 +41,7 @@ int64_t shape_span(const Shape *s, uint32_t lo, uint32_t hi);
 const char *op_c_float(Arena *a, double v);
 const char *op_c_double(Arena *a, double v);
 
-/* ---- for gradient functions --------------------------------------------------------------- */
+/* ---- for gradient functions ------------------------------------------------------------------ */
 /* Is input i there, and its gradient wanted? */
 static inline bool grad_wants(const GradCtx *c, NodeId n, uint32_t i) {
     const Node *nd = &c->g->node[n];
@@ -56,7 +56,7 @@ static inline ValueId grad_fit(GradCtx *c, NodeId n, ValueId v, uint32_t i) {
     return op_reduce_to(c->g, PHASE_BACKWARD, grad_name(c, n), v, &s);
 }
 
-/* ---- for cpu functions --------------------------------------------------------------------- */
+/* ---- for cpu functions ----------------------------------------------------------------------- */
 /* A C constant of type float: "0.5f", "-INFINITY". */
 static inline const char *c_float(Arena *a, double v) {
     float f = (float)v;

@@ -116,7 +116,7 @@ bool op_need_shape_attr(InferCtx *c, NodeId n, Shape *out) {
     return true;
 }
 
-/* ---- elementwise operators ------------------------------------------------------------------ */
+/* ---- elementwise operators ------------------------------------------------------------------- */
 
 /* Operand 0 selects: it is a mask beside operands of another dtype. */
 static bool has_mask(OpCode op) {
@@ -179,8 +179,7 @@ bool op_infer_ew(InferCtx *c, NodeId n) {
     return op_out(c, n, 0, out == DT_COUNT ? dt : out, &shape);
 }
 
-/* ---- the dispatcher ----------------------------------------------------------------------------
- */
+/* ---- the dispatcher -------------------------------------------------------------------------- */
 
 static bool check_arity(InferCtx *c, NodeId n, const OpDef *def) {
     const Node *node = &c->g->node[n];

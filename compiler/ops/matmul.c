@@ -120,8 +120,7 @@ static bool grad_matmul(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din)
     return true;
 }
 
-/* ---- emission ----------------------------------------------------------------------------------
- */
+/* ---- emission -------------------------------------------------------------------------------- */
 
 /* Without batch axes in B the rows of all batches of A are rows of one product. */
 static void collapse_rows(Product *p) {

@@ -18,8 +18,7 @@ static int elem(const CpuEmit *e, ValueId v) {
     return (int)dtype_size(e->g->value[v].dtype);
 }
 
-/* ---- Reshape: a view
- * ----------------------------------------------------------------------------- */
+/* ---- Reshape: a view ------------------------------------------------------------------------- */
 
 static bool infer_reshape(InferCtx *c, NodeId n) {
     Shape s;
@@ -49,8 +48,7 @@ const OpDef op_Reshape = {.name = "Reshape",
                           .infer = infer_reshape,
                           .grad = grad_reshape};
 
-/* ---- Copy
- * ---------------------------------------------------------------------------------------- */
+/* ---- Copy ------------------------------------------------------------------------------------ */
 
 static bool infer_copy(InferCtx *c, NodeId n) {
     const Value x = *op_input(c->g, n, 0);
@@ -76,8 +74,7 @@ const OpDef op_Copy = {.name = "Copy",
                        .grad = grad_copy,
                        .cpu = cpu_copy};
 
-/* ---- Transpose: Y.dim[i] = X.dim[perm[i]]
- * ----------------------------------------------------------- */
+/* ---- Transpose: Y.dim[i] = X.dim[perm[i]] ---------------------------------------------------- */
 
 static bool infer_transpose(InferCtx *c, NodeId n) {
     const Value x = *op_input(c->g, n, 0);
@@ -126,8 +123,7 @@ const OpDef op_Transpose = {.name = "Transpose",
                             .grad = grad_transpose,
                             .cpu = cpu_transpose};
 
-/* ---- Concat: its gradient cuts dY where the inputs met
- * ------------------------------------------------- */
+/* ---- Concat: its gradient cuts dY where the inputs met --------------------------------------- */
 
 static bool infer_concat(InferCtx *c, NodeId n) {
     const Node node = c->g->node[n];
@@ -191,8 +187,7 @@ const OpDef op_Concat = {.name = "Concat",
                          .grad = grad_concat,
                          .cpu = cpu_concat};
 
-/* ---- Slice: Y[i..] = X[start + i*step ..]
- * ---------------------------------------------------------------- */
+/* ---- Slice: Y[i..] = X[start + i*step ..] ---------------------------------------------------- */
 
 /* The cut must lie inside shape x. */
 static bool check_cut(InferCtx *c, NodeId n, const Shape *x, const int64_t *start,
@@ -279,8 +274,7 @@ const OpDef op_SliceGrad = {.name = "SliceGrad",
                             .infer = infer_slice_grad,
                             .cpu = cpu_slice};
 
-/* ---- Pad: negative pads crop
- * ------------------------------------------------------------------------------- */
+/* ---- Pad: negative pads crop ----------------------------------------------------------------- */
 
 enum { PAD_CONSTANT, PAD_REFLECT, PAD_EDGE };
 
@@ -390,8 +384,7 @@ const OpDef op_PadGrad = {.name = "PadGrad",
                           .infer = infer_pad_grad,
                           .cpu = cpu_pad};
 
-/* ---- Gather: data [outer, n, inner], indices [count] -> [outer, count, inner]
- * --------------------------------- */
+/* ---- Gather: data [outer, n, inner], indices [count] -> [outer, count, inner] ---------------- */
 
 static bool infer_gather(InferCtx *c, NodeId n) {
     TRY(op_need_index(c, n, 1));
@@ -475,8 +468,7 @@ const OpDef op_GatherGrad = {.name = "GatherGrad",
                              .infer = infer_gather_grad,
                              .cpu = cpu_gather};
 
-/* ---- Fill: attribute value everywhere; dtype in attribute `to`, f32 by default
- * ----------------------------------- */
+/* ---- Fill: attribute value everywhere; dtype in attribute `to`, f32 by default --------------- */
 
 static bool infer_fill(InferCtx *c, NodeId n) {
     Shape s;
