@@ -18,7 +18,7 @@ typedef struct {
 typedef enum { OPT_SGD, OPT_ADAM, OPT_ADAMW } OptKind;
 typedef struct {
     OptKind kind;
-    double momentum, dampening, weight_decay, beta1, beta2, eps;
+    double lr, momentum, dampening, weight_decay, beta1, beta2, eps; /* defaults: PyTorch's */
     bool nesterov;
     bool momentum_state; /* SGD keeps a velocity: momentum was given and not 0 at compile time */
 } OptSpec;
@@ -31,7 +31,7 @@ const char *train_loss_str(Arena *a, const LossSpec *l);
 const char *train_optimizer_str(Arena *a, const OptSpec *o);
 
 /* roles.c: applies --freeze and --train globs (fnmatch on ONNX names, in the order given; a later
- * one wins) to PARAM and FROZEN values. A glob that matches nothing is an error. Returns a new graph. */
+ * one wins) to PARAM and FROZEN values of g, in place. A glob that matches nothing is an error. */
 typedef struct {
     bool train;
     const char *glob;
