@@ -9,6 +9,7 @@
 #   includes  include directions between rooms
 #   format    clang-format
 #   traces    train the models in tests/data/traces at several budgets, compare with PyTorch
+#   ops       operator tests of ONNX (libonnx-testdata), forward
 #   hostile   broken models, hostile names, full disks, killed programs, wrong data
 #   install   install to a folder, compile and train from there
 #   dev       the same unit tests, some traces and the hostile tests under ASan and UBSan
@@ -122,7 +123,7 @@ fuzz() {
         mkdir -p "$corpus"
         seeds=tests/fuzz/seeds/$name
         [ -d "$seeds" ] || seeds=
-        if timeout 300 "$target" -max_total_time="${FUZZ_SECONDS:-20}" -timeout=10 -rss_limit_mb=1024 \
+        if timeout 300 "$target" -max_total_time="${FUZZ_SECONDS:-20}" -timeout=10 -rss_limit_mb=1024 -close_fd_mask=3 \
             -artifact_prefix="$corpus-" "$corpus" $seeds >"$logs/$name.log" 2>&1; then
             echo "pass $name: $(tail -n 1 "$logs/$name.log")"
         else
@@ -145,6 +146,10 @@ part() {
         ;;
     format) step format sh tests/check_format.sh ;;
     traces) need_build release && suite traces "$python" tests/traces/run_traces.py --dtrc build/release/bin/dtrc ;;
+    ops)
+        need_build release
+        suite onnx-ops "$python" tests/onnx_ops/run_onnx_ops.py --dtrc build/release/bin/dtrc --at-least 250
+        ;;
     hostile)
         need_build release
         suite hostile "$python" tests/hostile/run_hostile.py --dtrc build/release/bin/dtrc
@@ -160,7 +165,7 @@ part() {
     fuzz) suite fuzz fuzz ;;
     fast) part build && part unit && part includes && part format ;;
     *)
-        say "unknown part '$1': build unit includes format traces hostile install dev fuzz fast"
+        say "unknown part '$1': build unit includes format traces ops hostile install dev fuzz fast"
         exit 2
         ;;
     esac
@@ -178,6 +183,6 @@ need_packages $packages_build $packages_python $packages_test || {
     say "0 passed, 1 failed, 0 skipped"
     exit 1
 }
-[ $# -gt 0 ] || set -- build unit includes format traces hostile install dev fuzz
+[ $# -gt 0 ] || set -- build unit includes format traces ops hostile install dev fuzz
 for p in "$@"; do part "$p"; done
 finish
