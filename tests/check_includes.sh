@@ -32,7 +32,8 @@ extra='plan layout
 cost cpu
 cost core
 plan policy
-core ref'
+core ref
+codegen core'
 
 # Library headers and the only folder or file that may include them.
 doors='onnx.pb-c.h|protobuf-c/ frontends/onnx/

@@ -1,4 +1,5 @@
-/* codegen.h - Graph + Cost + Plan -> a program folder with readable C, and the executable built from it. */
+/* codegen.h - Graph + Cost + Plan -> a program folder with readable C, and the executable built
+ * from it. */
 #ifndef DTRC_CODEGEN_H
 #define DTRC_CODEGEN_H
 
@@ -6,25 +7,25 @@
 #include "train.h"
 
 typedef struct {
-    const char *command;   /* command line, for the front matter */
-    const char *model;     /* path as given */
+    const char *command; /* command line, for the front matter */
+    const char *model;   /* path as given */
     const char *model_sha256;
     Target target;
     LossSpec loss;
     OptSpec opt;
-    uint64_t seed;         /* --init */
-    const char *init;      /* keep, kaiming, xavier */
+    uint64_t seed;                     /* --init */
+    const char *init;                  /* keep, kaiming, xavier */
     const char *include_dir, *lib_dir; /* of the runtime */
-    bool debug;            /* keep symbols, sanitize as this dtrc was built */
+    bool debug;                        /* keep symbols, sanitize as this dtrc was built */
 } CgOptions;
 
-/* Writes program.c (front matter, memory map, kernels, schedule table), Makefile, manifest.json into dir
- * (created if need be) and weights.bin (initial values of persistent storages). `fwd` is the forward graph
- * as imported, for the reference interpreter of --check-grad. */
+/* Writes program.c (front matter, memory map, kernels, schedule table), Makefile, manifest.json
+ * into dir (created if need be) and weights.bin (initial values of persistent storages). `fwd` is
+ * the forward graph as imported, for the reference interpreter of --check-grad. */
 bool cg_emit(Arena *a, Diag *d, const char *dir, const Graph *fwd, const Graph *step, const Cost *c,
              const Plan *p, const CgOptions *o);
-/* Compiles the folder's C with the system compiler ($CC or cc) and appends weights.bin to the executable;
- * out is replaced atomically. */
+/* Compiles the folder's C with the system compiler ($CC or cc) and appends weights.bin to the
+ * executable; out is replaced atomically. */
 bool cg_build(Arena *a, Diag *d, const char *dir, const char *out, const CgOptions *o);
 
 #endif

@@ -1,0 +1,87 @@
+/* gen.h - what the files of code generation share. */
+#ifndef DTRC_GEN_H
+#define DTRC_GEN_H
+
+#include "codegen.h"
+
+/* A file-scope object of a generated program, such as DtrtConv_3. */
+typedef struct {
+    const char *type, *init;
+    uint32_t number;
+} GenObject;
+
+typedef struct {
+    Arena *a;
+    Diag *d;
+    const Graph *fwd, *g;
+    const Cost *c;
+    const Plan *p;
+    const CgOptions *o;
+    /* kernels.c */
+    VEC(const char *) loop; /* generic loops: text after the name, parameters first */
+    VEC(const char *) body; /* node functions k0, k1, ... */
+    VEC(GenObject) object;
+    Map *loop_by_text, *body_by_text, *object_by_text;
+    uint32_t *node_body; /* per node; NO_ID: no code (views) */
+    uint32_t last_conv;  /* DtrtConv that the node being emitted uses */
+    uint32_t *conv_of;   /* per value: DtrtConv object that knows its packed layout, or NO_ID */
+    /* tables.c */
+    uint32_t ntensor;
+    ValueId *tensor;         /* persistent values in table order */
+    uint32_t *tensor_of;     /* per value, or NO_ID */
+    uint64_t *tensor_offset; /* per tensor, in the block */
+    uint64_t *file_offset;   /* per tensor, in the payload */
+    uint32_t *ref_tensor;    /* per value of fwd: its persistent tensor, or NO_ID */
+    uint64_t *ref_offset;    /* per value of fwd: payload offset of a constant that is no tensor */
+    uint64_t payload_bytes;
+    uint32_t nrun, naddr, nstep;
+    NodeId logits_node; /* that computes the logits, or NO_ID */
+    uint32_t logits_step;
+    uint64_t logits_offset, loss_offset;
+} Gen;
+
+/* ---- expr.c ---- */
+/* Rewrites an expression of the operator table: operands a.. become arg[0].., p0.. the texts in p,
+ * s0.. sum[0].., n rows, index index; functions that dtrt_vecmath.h has take its names. */
+typedef struct {
+    const char *const *arg;
+    uint32_t narg;
+    const char *p[3];
+    const char *const *sum;
+    const char *rows, *index, *key;
+} ExprNames;
+void cg_expr(Text *t, const char *expr, const ExprNames *n);
+/* A number as a C constant: "0.5f" (is_float), "0.5", "INFINITY". */
+const char *cg_number(Arena *a, double v, bool is_float);
+const char *cg_ctype(DType d); /* float, int64_t, int32_t, uint8_t */
+
+/* ---- loops.c ---- */
+/* Adds the loop of node n (op_is_loop) to the program, or finds an equal one, and appends its call
+ * to body. */
+void cg_loop(Gen *g, const Node *n, Text *body);
+
+/* ---- kernels.c ---- */
+bool cg_kernels(Gen *g);                /* fills the tables above */
+void cg_print_kernels(Gen *g, Text *t); /* objects, loops, node functions, init, pack, unpack */
+
+/* ---- tables.c ---- */
+const char *cg_type_name(DType d);           /* DTRT_F32, ... */
+void cg_print_dims(Text *t, const Shape *s); /* {8, 64} */
+void cg_tensors(Gen *g);                     /* persistent tensors: order, offsets */
+void cg_print_tensors(Gen *g, Text *t);
+void cg_print_schedule(Gen *g, Text *t); /* runs, addresses, steps */
+
+/* ---- reference.c ---- */
+void cg_print_reference(Gen *g, Text *t);
+
+/* ---- weights.c ---- */
+void cg_place_weights(Gen *g); /* file offsets; before printing tables */
+bool cg_write_weights(Gen *g, const char *path);
+
+/* ---- manifest.c ---- */
+void cg_print_manifest(Gen *g, Text *t);
+
+/* ---- build.c ---- */
+void cg_print_makefile(Gen *g, Text *t);
+
+#endif

@@ -1,0 +1,183 @@
+/* program.c - cg_emit: the files of a program folder. program.c is written top down as it is read:
+ * what it is, its memory, its code, its tables, and the struct that hands them to the runtime. */
+#include "gen.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static double overhead(const Plan *p) {
+    return p->base_ns ? (double)p->cost_ns / (double)p->base_ns - 1 : 0;
+}
+
+static void comment_line(Text *t, const char *key, const char *value) {
+    text_add(t, " * %-9s ", key);
+    text_comment(t, value ? value : "");
+    text_char(t, '\n');
+}
+
+static void print_front(const Gen *g, Text *t) {
+    char x[32], y[32], z[32];
+    const Plan *p = g->p;
+    text_str(t, "/* A training program made by dtrc.\n *\n");
+    comment_line(t, "command", g->o->command);
+    comment_line(t, "model", g->o->model);
+    comment_line(t, "sha256", g->o->model_sha256);
+    comment_line(t, "loss", train_loss_str(g->a, &g->o->loss));
+    comment_line(t, "optimizer", train_optimizer_str(g->a, &g->o->opt));
+    text_add(t, " * budget    %s\n * peak      %s, known before the run\n",
+             format_bytes(x, p->budget), format_bytes(y, p->persistent_bytes + p->arena_bytes));
+    text_add(t, " * overhead  %.2f %% of compute time: %u recomputed runs, %u evictions (%s)\n",
+             100 * overhead(p), p->recomputed_runs, p->evictions, p->planner ? p->planner : "");
+    text_add(t, " * threads   %d: sums are shared out for that many, and bits depend on it\n *\n",
+             g->c->threads);
+    text_str(t, " * Memory: one block, [persistent | arena].\n");
+    text_add(t, " *   %12d .. %-12llu persistent: %u tensors, %s\n", 0,
+             (unsigned long long)p->persistent_bytes, g->ntensor,
+             format_bytes(x, p->persistent_bytes));
+    text_add(t, " *   %12llu .. %-12llu arena: what a step computes, %s (sum of live bytes: %s)\n",
+             (unsigned long long)p->persistent_bytes,
+             (unsigned long long)(p->persistent_bytes + p->arena_bytes),
+             format_bytes(y, p->arena_bytes), format_bytes(z, p->byte_peak));
+    text_str(t, " */\n");
+}
+
+static void print_includes(const Gen *g, Text *t) {
+    text_str(t, "#include \"dtrt.h\"\n");
+    text_str(t, g->o->target == TARGET_NULL ? "#include <string.h>\n\n"
+                                            : "#include \"dtrt_cpu.h\"\n#include "
+                                              "\"dtrt_vecmath.h\"\n\n");
+    text_add(t,
+             "/* Shares that sums are split into, whatever the number of threads that run. */\n"
+             "#define THREADS INT64_C(%d)\n"
+             "/* Sizes stay parameters: one copy of each loop. */\n"
+             "#define LOOP __attribute__((noinline))\n"
+             "#pragma GCC diagnostic ignored \"-Wunused-parameter\"\n\n",
+             g->c->threads);
+}
+
+static bool labels_are_classes(const LossSpec *l) {
+    return l->kind == LOSS_CROSS_ENTROPY || l->kind == LOSS_NLL;
+}
+
+static void field_str(Text *t, const char *name, const char *value) {
+    text_add(t, "    .%s = ", name);
+    text_quote(t, value ? value : "");
+    text_str(t, ",\n");
+}
+
+static void print_memory_fields(const Gen *g, Text *t) {
+    static const char *const target[] = {"cpu", "cuda", "null"};
+    const Plan *p = g->p;
+    text_str(t, "const DtrtProgram dtrt_program = {\n    .abi = DTRT_ABI,\n");
+    field_str(t, "model", g->o->model);
+    field_str(t, "model_sha256", g->o->model_sha256);
+    field_str(t, "command", g->o->command);
+    field_str(t, "target", target[g->o->target]);
+    text_add(t,
+             "    .budget_bytes = %llu,\n    .persistent_bytes = %llu,\n    .arena_bytes = %llu,\n"
+             "    .planned_overhead = %.9g,\n    .recomputed_runs = %u,\n    .evictions = %u,\n"
+             "    .threads = %d,\n",
+             (unsigned long long)p->budget, (unsigned long long)p->persistent_bytes,
+             (unsigned long long)p->arena_bytes, overhead(p), p->recomputed_runs, p->evictions,
+             g->c->threads);
+    text_add(t,
+             "    .ntensor = %u,\n    .tensor = tensors,\n    .nrun = %u,\n    .run = runs,\n"
+             "    .naddr = %u,\n    .addr = addr,\n    .addr_bytes = addr_bytes,\n"
+             "    .addr_type = addr_type,\n    .nstep = %u,\n    .step = steps,\n",
+             g->ntensor, g->nrun, g->naddr, g->nstep);
+}
+
+static void print_loss_fields(const Gen *g, Text *t) {
+    static const char *const kind[] = {"cross-entropy", "nll", "mse", "l1", "bce-logits", "output"};
+    const LossSpec *l = &g->o->loss;
+    bool read = g->g->logits != NO_ID && g->logits_node != NO_ID;
+    Shape s = {0};
+    if (g->g->logits != NO_ID) s = g->g->value[g->g->logits].shape;
+    int64_t axis = l->class_axis < 0 ? l->class_axis + (int64_t)s.rank : l->class_axis;
+    int64_t classes = labels_are_classes(l) && axis < (int64_t)s.rank ? s.dim[axis] : 0;
+    text_add(t, "    .loss_offset = %lluu,\n", (unsigned long long)g->loss_offset);
+    if (read)
+        text_add(t, "    .logits_offset = %lluu,\n    .logits_run = %u,\n",
+                 (unsigned long long)g->logits_offset, g->logits_step);
+    else
+        text_str(t, "    .logits_offset = DTRT_NOWHERE,\n");
+    text_add(t, "    .logits_rank = %u,\n    .logits_dim = ", s.rank);
+    cg_print_dims(t, &s);
+    text_str(t, ",\n");
+    field_str(t, "loss_kind", kind[l->kind]);
+    text_add(t,
+             "    .class_axis = %lld,\n    .nclass = %lld,\n    .has_ignore = %d,\n"
+             "    .ignore_index = %lld,\n    .label_smoothing = %s,\n",
+             (long long)axis, (long long)classes, l->has_ignore, (long long)l->ignore_index,
+             cg_number(g->a, l->label_smoothing, false));
+}
+
+static void print_optimizer_fields(const Gen *g, Text *t) {
+    static const char *const kind[] = {"sgd", "adam", "adamw"};
+    const OptSpec *o = &g->o->opt;
+    field_str(t, "optimizer", kind[o->kind]);
+    const char *m = cg_number(g->a, o->momentum, true);
+    text_add(t, "    .momentum_state = %d,\n    .lr = %s,\n    .momentum = %s,\n",
+             o->momentum_state, o->kind == OPT_SGD ? "0.01f" : "0.001f", m);
+    text_add(t, "    .dampening = %s,\n    .weight_decay = %s,\n",
+             cg_number(g->a, o->dampening, true), cg_number(g->a, o->weight_decay, true));
+    text_add(t, "    .beta1 = %s,\n    .beta2 = %s,\n    .eps = %s,\n    .nesterov = %d,\n",
+             cg_number(g->a, o->beta1, true), cg_number(g->a, o->beta2, true),
+             cg_number(g->a, o->eps, true), o->nesterov);
+}
+
+/* Value number of the model output that the loss reads, in the forward graph. */
+static int ref_output(const Gen *g) {
+    const Graph *f = g->fwd;
+    for (uint32_t i = 0; g->o->loss.output && i < f->noutput; i++)
+        if (!strcmp(f->value[f->output[i]].name, g->o->loss.output)) return (int)f->output[i];
+    return f->noutput ? (int)f->output[0] : -1;
+}
+
+static void print_struct(const Gen *g, Text *t) {
+    print_memory_fields(g, t);
+    print_loss_fields(g, t);
+    print_optimizer_fields(g, t);
+    text_add(t,
+             "    .init = init,\n    .pack = pack,\n    .unpack = unpack,\n"
+             "    .nrefnode = %u,\n    .nrefvalue = %u,\n    .refnode = ref_node,\n"
+             "    .refvalue = ref_value,\n    .ref_output = %d,\n};\n\n",
+             g->fwd->nnode, g->fwd->nvalue, ref_output(g));
+    text_str(t, "int main(int argc, char **argv) {\n"
+                "    return dtrt_main(&dtrt_program, argc, argv);\n}\n");
+}
+
+static void print_program(Gen *g, Text *t) {
+    print_front(g, t);
+    print_includes(g, t);
+    cg_print_kernels(g, t);
+    cg_print_tensors(g, t);
+    cg_print_schedule(g, t);
+    cg_print_reference(g, t);
+    print_struct(g, t);
+}
+
+static bool write_text(Gen *g, const char *dir, const char *name, void (*print)(Gen *, Text *)) {
+    Text t;
+    text_init(&t, g->a);
+    print(g, &t);
+    const char *path = arena_printf(g->a, "%s/%s", dir, name);
+    if (file_write(path, t.at, t.n)) return true;
+    return diag_error(g->d, (Place){.file = path}, "cannot write: %s", strerror(errno));
+}
+
+bool cg_emit(Arena *a, Diag *d, const char *dir, const Graph *fwd, const Graph *step, const Cost *c,
+             const Plan *p, const CgOptions *o) {
+    Gen g = {.a = a, .d = d, .fwd = fwd, .g = step, .c = c, .p = p, .o = o};
+    if (mkdir(dir, 0777) && errno != EEXIST)
+        return diag_error(d, (Place){.file = dir}, "cannot make the program folder: %s",
+                          strerror(errno));
+    TRY(cg_kernels(&g));
+    cg_tensors(&g);
+    cg_place_weights(&g);
+    TRY(write_text(&g, dir, "program.c", print_program));
+    TRY(write_text(&g, dir, "Makefile", cg_print_makefile));
+    TRY(write_text(&g, dir, "manifest.json", cg_print_manifest));
+    return cg_write_weights(&g, arena_printf(a, "%s/weights.bin", dir));
+}

@@ -1,0 +1,65 @@
+/* weights.c - weights.bin: initial values of persistent tensors, and of constants that only the
+ * reference graph has, plain row-major, each aligned to 64 bytes; then the footer of
+ * runtime/core/payload.h. Values are written from where they are (often the mapped model file),
+ * never copied. */
+#include "gen.h"
+
+#include "payload.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ENTRY_ALIGN = 64 };
+
+static uint64_t place(Gen *g, const Data *data) {
+    uint64_t at = g->payload_bytes;
+    if (data) g->payload_bytes = round_up(at + data->n, ENTRY_ALIGN);
+    return data ? at : 0;
+}
+
+void cg_place_weights(Gen *g) {
+    Map *by_name = map_new(g->a);
+    g->file_offset = ARENA_ARRAY(g->a, uint64_t, g->ntensor + 1);
+    g->ref_offset = ARENA_ARRAY(g->a, uint64_t, g->fwd->nvalue + 1);
+    g->ref_tensor = ARENA_ARRAY(g->a, uint32_t, g->fwd->nvalue + 1);
+    for (uint32_t i = 0; i < g->ntensor; i++) {
+        const Value *v = &g->g->value[g->tensor[i]];
+        map_put(by_name, v->name, i);
+        g->file_offset[i] = place(g, v->data);
+    }
+    for (ValueId v = 0; v < g->fwd->nvalue; v++) {
+        const Value *x = &g->fwd->value[v];
+        g->ref_tensor[v] = x->role == ROLE_TEMP ? NO_ID : map_get(by_name, x->name);
+        if (g->ref_tensor[v] == NO_ID) g->ref_offset[v] = place(g, x->data);
+    }
+}
+
+static bool put(FILE *f, const Data *data) {
+    static const char zero[ENTRY_ALIGN];
+    if (!data || !data->n) return true;
+    uint64_t pad = round_up(data->n, ENTRY_ALIGN) - data->n;
+    return fwrite(data->bytes, 1, data->n, f) == data->n && fwrite(zero, 1, pad, f) == pad;
+}
+
+static bool put_all(const Gen *g, FILE *f) {
+    for (uint32_t i = 0; i < g->ntensor; i++) TRY(put(f, g->g->value[g->tensor[i]].data));
+    for (ValueId v = 0; v < g->fwd->nvalue; v++)
+        if (g->ref_tensor[v] == NO_ID) TRY(put(f, g->fwd->value[v].data));
+    DtrtFooter end = {.bytes = g->payload_bytes};
+    memcpy(end.magic, DTRT_PAYLOAD_MAGIC, sizeof end.magic);
+    return fwrite(&end, sizeof end, 1, f) == 1;
+}
+
+bool cg_write_weights(Gen *g, const char *path) {
+    const char *tmp = arena_printf(g->a, "%s.tmp", path);
+    FILE *f = fopen(tmp, "wb");
+    bool ok = f && put_all(g, f);
+    if (f && fclose(f)) ok = false;
+    if (ok && !rename(tmp, path)) return true;
+    int why = errno;
+    if (f) unlink(tmp);
+    return diag_error(g->d, (Place){.file = path}, "cannot write the initial weights: %s",
+                      strerror(why));
+}
