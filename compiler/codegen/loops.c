@@ -191,7 +191,11 @@ static void open_piece(const Loop *w, const char *pad) {
         if (is_walked(w, k) && !moves_everywhere(w, k)) wanted |= w->l.moves[k];
     for (uint32_t ax = 0; ax < w->last; ax++) {
         if (!(wanted >> ax & 1)) continue;
-        text_add(w->t, "%sconst int64_t x%u = i / (%s)", pad, ax, product(w, ax + 1, w->last + 1));
+        const char *inside = product(w, ax + 1, w->last + 1);
+        text_add(w->t,
+                 ax + 1 < w->last ? "%sconst int64_t x%u = i / (%s)"
+                                  : "%sconst int64_t x%u = i / %s",
+                 pad, ax, inside);
         text_add(w->t, ax ? " %% n%u;\n" : ";\n", ax);
     }
     for (uint32_t k = 0; k < w->nop; k++) {
