@@ -1,0 +1,270 @@
+/* Convolutions: the three passes against loops in double, over a table of geometries; packing there
+ * and back; two runs at other addresses give the same bits; nothing reads what was there before. */
+#include "cpu_test.h"
+
+typedef struct {
+    const char *name;
+    int nd, group;
+    int64_t n, ci, co, in[3], k[3], stride[3], dil[3], lo[3], hi[3];
+} Row;
+
+static const Row rows[] = {
+    {"3x3", 2, 1, 2, 16, 32, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"first layer", 2, 1, 2, 3, 16, {20, 20}, {7, 7}, {2, 2}, {1, 1}, {3, 3}, {3, 3}},
+    {"lenet", 2, 1, 3, 1, 6, {12, 12}, {5, 5}, {1, 1}, {1, 1}, {2, 2}, {2, 2}},
+    {"odd channels", 2, 1, 2, 5, 7, {6, 8}, {3, 2}, {1, 2}, {1, 1}, {1, 0}, {1, 0}},
+    {"1x1", 2, 1, 2, 24, 40, {5, 5}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+    {"1x1 to 1000", 2, 1, 1, 32, 1000, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+    {"1x1 stride 2", 2, 1, 2, 32, 16, {7, 7}, {1, 1}, {2, 2}, {1, 1}, {0, 0}, {0, 0}},
+    {"3x3 stride 2, loose end", 2, 1, 2, 16, 16, {8, 8}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}},
+    {"asymmetric pads", 2, 1, 2, 8, 8, {7, 6}, {3, 3}, {2, 2}, {1, 1}, {0, 0}, {1, 1}},
+    {"dilated", 2, 1, 1, 16, 16, {11, 11}, {3, 3}, {1, 1}, {2, 2}, {2, 2}, {2, 2}},
+    {"1x7", 2, 1, 1, 16, 16, {6, 9}, {1, 7}, {1, 1}, {1, 1}, {0, 3}, {0, 3}},
+    {"depthwise", 2, 24, 2, 24, 24, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"depthwise stride 2", 2, 17, 2, 17, 17, {9, 9}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}},
+    {"depthwise 5x5", 2, 32, 1, 32, 32, {10, 10}, {5, 5}, {1, 1}, {1, 1}, {2, 2}, {2, 2}},
+    {"depthwise, two each", 2, 8, 2, 8, 16, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"groups of 4", 2, 8, 2, 32, 32, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"groups of 16", 2, 2, 2, 32, 32, {8, 8}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}},
+    {"groups of 3", 2, 3, 2, 9, 12, {5, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"1-d", 1, 1, 3, 8, 16, {33}, {5}, {2}, {1}, {2}, {2}},
+    {"1-d dilated", 1, 1, 2, 16, 16, {30}, {3}, {1}, {4}, {4}, {4}},
+    {"1-d one channel", 1, 1, 2, 1, 8, {40}, {9}, {4}, {1}, {4}, {4}},
+    {"1-d depthwise", 1, 16, 2, 16, 16, {20}, {3}, {1}, {1}, {1}, {1}},
+    {"3-d", 3, 1, 2, 4, 16, {5, 6, 7}, {3, 3, 3}, {1, 2, 2}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}},
+    {"3-d first layer",
+     3,
+     1,
+     1,
+     3,
+     8,
+     {4, 9, 9},
+     {3, 7, 7},
+     {1, 2, 2},
+     {1, 1, 1},
+     {1, 3, 3},
+     {1, 3, 3}},
+    {"3-d 1x1", 3, 1, 1, 16, 32, {3, 4, 4}, {1, 1, 1}, {2, 2, 2}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}},
+};
+
+/* A row with every missing axis of size 1, so that the reference has three loops only. */
+static DtrtConv geometry(const Row *r, int channels_last, int packed) {
+    DtrtConv c = {.nd = r->nd,
+                  .channels_last = channels_last,
+                  .group = r->group,
+                  .packed = packed,
+                  .fwd = 1,
+                  .grad_x = 1,
+                  .grad_w = 1,
+                  .n = r->n,
+                  .ci = r->ci,
+                  .co = r->co};
+    for (int i = 0; i < 3; i++) {
+        int on = i < r->nd;
+        c.in[i] = on ? r->in[i] : 1;
+        c.k[i] = on ? r->k[i] : 1;
+        c.stride[i] = on ? r->stride[i] : 1;
+        c.dil[i] = on ? r->dil[i] : 1;
+        c.pad_lo[i] = on ? r->lo[i] : 0;
+        c.pad_hi[i] = on ? r->hi[i] : 0;
+        int64_t reach = (c.k[i] - 1) * c.dil[i] + 1;
+        c.out[i] = (c.in[i] + c.pad_lo[i] + c.pad_hi[i] - reach) / c.stride[i] + 1;
+    }
+    return c;
+}
+
+static int64_t space(const int64_t *d) {
+    return d[0] * d[1] * d[2];
+}
+
+static int64_t at(const DtrtConv *c, int64_t channels, const int64_t *d, int64_t n, int64_t ch,
+                  int64_t pos) {
+    return c->channels_last ? (n * space(d) + pos) * channels + ch
+                            : (n * channels + ch) * space(d) + pos;
+}
+
+/* Calls body for every (n, co, output, ci in group, kernel cell) whose input lies inside. */
+typedef struct {
+    const float *x, *w, *dy;
+    double *y, *dx, *dw;
+} Ref;
+
+static void reference_at(const DtrtConv *c, const Ref *r, int64_t n, int64_t o, int64_t out) {
+    int64_t cig = c->ci / c->group, g = o / (c->co / c->group);
+    int64_t od[3] = {out / (c->out[1] * c->out[2]), out / c->out[2] % c->out[1], out % c->out[2]};
+    int64_t iy = at(c, c->co, c->out, n, o, out);
+    for (int64_t i = 0; i < cig; i++) {
+        for (int64_t k = 0; k < space(c->k); k++) {
+            int64_t kd[3] = {k / (c->k[1] * c->k[2]), k / c->k[2] % c->k[1], k % c->k[2]};
+            int64_t in = 0;
+            int inside = 1;
+            for (int a = 0; a < 3; a++) {
+                int64_t p = od[a] * c->stride[a] - c->pad_lo[a] + kd[a] * c->dil[a];
+                inside &= p >= 0 && p < c->in[a];
+                in = in * c->in[a] + p;
+            }
+            if (!inside) continue;
+            int64_t ix = at(c, c->ci, c->in, n, g * cig + i, in);
+            int64_t iw = (o * cig + i) * space(c->k) + k;
+            r->y[iy] += (double)r->x[ix] * (double)r->w[iw];
+            r->dx[ix] += (double)r->dy[iy] * (double)r->w[iw];
+            r->dw[iw] += (double)r->dy[iy] * (double)r->x[ix];
+        }
+    }
+}
+
+static void reference(const DtrtConv *c, const Ref *r) {
+    for (int64_t n = 0; n < c->n; n++) {
+        for (int64_t o = 0; o < c->co; o++) {
+            for (int64_t p = 0; p < space(c->out); p++) reference_at(c, r, n, o, p);
+        }
+    }
+}
+
+/* Everything one run of the three passes writes. */
+typedef struct {
+    Buf y, dx, dw, plain_dw;
+} Run;
+
+static Run run_passes(DtrtConv *c, const DtrtConvNeeds *need, const Buf *x, const Buf *w,
+                      const Buf *b, const Buf *dy, int odd) {
+    Run r = {buf_new(dy->n, odd), buf_new(x->n, odd), buf_new(need->weight_bytes, odd),
+             buf_new(w->n, odd)};
+    Buf xs = buf_copy(x, odd), dys = buf_copy(dy, odd), packed = buf_new(need->weight_bytes, odd);
+    CHECK(dtrt_conv_pack(c, buf_f(w), packed.at));
+    const uint64_t bytes[] = {need->fwd, need->grad_x, need->grad_w};
+    for (int pass = 0; pass < 3; pass++) {
+        Buf ws = buf_new(bytes[pass], odd);
+        if (pass == 0)
+            dtrt_conv_forward(c, buf_f(&xs), buf_f(&packed), buf_f(b), buf_f(&r.y), ws.at);
+        if (pass == 1) dtrt_conv_grad_x(c, buf_f(&dys), buf_f(&packed), buf_f(&r.dx), ws.at);
+        if (pass == 2) dtrt_conv_grad_w(c, buf_f(&dys), buf_f(&xs), buf_f(&r.dw), ws.at);
+        buf_free(&ws);
+    }
+    CHECK(dtrt_conv_unpack(c, r.dw.at, buf_f(&r.plain_dw)));
+    /* what pads a packed gradient is zero: packing the unpacked one gives the same bytes */
+    CHECK(dtrt_conv_pack(c, buf_f(&r.plain_dw), packed.at));
+    CHECK(!memcmp(packed.at, r.dw.at, need->weight_bytes));
+    buf_free(&xs);
+    buf_free(&dys);
+    buf_free(&packed);
+    return r;
+}
+
+static void free_run(Run *r) {
+    buf_free(&r->y);
+    buf_free(&r->dx);
+    buf_free(&r->dw);
+    buf_free(&r->plain_dw);
+}
+
+static void check_row(const Row *row, int channels_last, int packed, int relu) {
+    DtrtConv c = geometry(row, channels_last, packed);
+    DtrtConvNeeds need;
+    char name[100], err[200] = "";
+    int threads = omp_get_max_threads();
+    c.bias = c.relu = relu;
+    snprintf(name, sizeof name, "%s%s%s%s", row->name, channels_last ? "" : ", channels first",
+             packed ? ", packed" : "", relu ? ", bias, relu" : "");
+    int64_t nx = c.n * c.ci * space(c.in), ny = c.n * c.co * space(c.out);
+    int64_t nw = c.co * (c.ci / c.group) * space(c.k);
+    CHECK(dtrt_conv_needs(&c, threads, &need, err, sizeof err));
+    CHECK_EQ(omp_get_max_threads(), threads);
+    CHECK(need.weight_bytes >= (uint64_t)nw * 4 &&
+          (packed || need.weight_bytes == (uint64_t)nw * 4));
+    CHECK(dtrt_conv_init(&c, threads));
+    Buf x = buf_random(nx, 0), w = buf_random(nw, 0), b = buf_random(c.co, 0),
+        dy = buf_random(ny, 0);
+    Ref r = {buf_f(&x),
+             buf_f(&w),
+             buf_f(&dy),
+             calloc((size_t)ny, 8),
+             calloc((size_t)nx, 8),
+             calloc((size_t)nw, 8)};
+    reference(&c, &r);
+    for (int64_t i = 0; relu && i < ny; i++) {
+        int64_t ch = channels_last ? i % c.co : i / space(c.out) % c.co;
+        double v = r.y[i] + (double)buf_f(&b)[ch];
+        r.y[i] = v < 0.0 ? 0.0 : v;
+    }
+    Run one = run_passes(&c, &need, &x, &w, &b, &dy, 0),
+        two = run_passes(&c, &need, &x, &w, &b, &dy, 1);
+    CHECK_CLOSE(name, buf_f(&one.y), r.y, ny, 2e-6);
+    CHECK_CLOSE(name, buf_f(&one.dx), r.dx, nx, 2e-6);
+    CHECK_CLOSE(name, buf_f(&one.plain_dw), r.dw, nw, 2e-6);
+    CHECK_SAME(name, one.y, two.y);
+    CHECK_SAME(name, one.dx, two.dx);
+    CHECK_SAME(name, one.dw, two.dw);
+    free_run(&one);
+    free_run(&two);
+    buf_free(&x);
+    buf_free(&w);
+    buf_free(&b);
+    buf_free(&dy);
+    free(r.y);
+    free(r.dx);
+    free(r.dw);
+}
+
+/* NaN survives the fused ReLU. */
+static void check_nan(void) {
+    DtrtConv c = geometry(&rows[0], 1, 1);
+    DtrtConvNeeds need;
+    char err[200];
+    c.relu = 1;
+    CHECK(dtrt_conv_needs(&c, 1, &need, err, sizeof err) && dtrt_conv_init(&c, 1));
+    Buf x = buf_new((size_t)(c.n * c.ci * space(c.in)) * 4, 0), w = buf_random(c.co * c.ci * 9, 0);
+    Buf packed = buf_new(need.weight_bytes, 0), ws = buf_new(need.fwd, 0);
+    Buf y = buf_new((size_t)(c.n * c.co * space(c.out)) * 4, 0);
+    CHECK(dtrt_conv_pack(&c, buf_f(&w), packed.at));
+    memset(y.at, 0, y.n);
+    dtrt_conv_forward(&c, buf_f(&x), buf_f(&packed), NULL, buf_f(&y), ws.at);
+    for (size_t i = 0; i < y.n / 4; i++) {
+        if (!isnan(buf_f(&y)[i])) {
+            CHECK(!"NaN became a number");
+            break;
+        }
+    }
+    buf_free(&x);
+    buf_free(&w);
+    buf_free(&packed);
+    buf_free(&ws);
+    buf_free(&y);
+}
+
+/* Every object of one geometry keeps weights in one layout, whatever passes and extras it has. */
+static void check_one_layout(void) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        DtrtConv all = geometry(&rows[i], 1, 1), one = all;
+        DtrtConvNeeds a, b;
+        char err[200];
+        one.fwd = one.grad_x = 0;
+        all.bias = all.relu = 1;
+        CHECK(dtrt_conv_needs(&all, 2, &a, err, sizeof err));
+        CHECK(dtrt_conv_needs(&one, 2, &b, err, sizeof err));
+        CHECK_EQ(a.weight_bytes, b.weight_bytes);
+        CHECK_EQ(a.grad_w, b.grad_w);
+        CHECK_EQ(b.fwd, 0);
+        CHECK(dtrt_conv_init(&all, 2) && dtrt_conv_init(&one, 2));
+        int64_t nw = all.co * (all.ci / all.group) * space(all.k);
+        Buf w = buf_random(nw, 0), pa = buf_new(a.weight_bytes, 0), pb = buf_new(a.weight_bytes, 1);
+        CHECK(dtrt_conv_pack(&all, buf_f(&w), pa.at) && dtrt_conv_pack(&one, buf_f(&w), pb.at));
+        CHECK_SAME(rows[i].name, pa, pb);
+        buf_free(&w);
+        buf_free(&pa);
+        buf_free(&pb);
+    }
+}
+
+int main(void) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        check_row(&rows[i], 1, 1, 0);
+        check_row(&rows[i], 1, 1, 1);
+        check_row(&rows[i], 1, 0, 1);
+        check_row(&rows[i], 0, 1, 0);
+        check_row(&rows[i], 0, 0, 1);
+    }
+    check_nan();
+    check_one_layout();
+    return test_end();
+}
