@@ -186,7 +186,7 @@ const char *dtype_name(DType d); /* f32 f64 i64 i32 u8 bool */
 const char *role_name(Role r);
 bool is_persistent(Role r);
 bool shape_eq(const Shape *a, const Shape *b);
-bool shape_count(const Shape *s, uint64_t *n); /* false on a negative dim or past 2^56 elements */
+bool shape_count(const Shape *s, uint64_t *n); /* false on a negative dim or past 2^40 elements */
 uint64_t value_count(const Graph *g, ValueId v);
 uint64_t value_bytes(const Graph *g, ValueId v);
 /* "[8,64,56,56]" into the arena */

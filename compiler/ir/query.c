@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-#define COUNT_MAX ((uint64_t)1 << 56) /* elements; so that sums of sizes cannot overflow */
+#define COUNT_MAX ((uint64_t)1 << 40) /* elements; so that sums of sizes cannot overflow */
 
 const Attr *attr_find(const Attr *attr, uint32_t nattr, AttrKey k) {
     for (uint32_t i = 0; i < nattr; i++)

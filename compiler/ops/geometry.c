@@ -35,7 +35,7 @@ static bool read_sizes(const Node *n, AttrKey k, uint32_t count, int64_t dflt, i
 static bool output_size(const Geometry *q, uint32_t i, int64_t *out, Arena *a, const char **why) {
     int64_t padded = q->in[i] + q->pad_lo[i] + q->pad_hi[i];
     int64_t window = q->dilation[i] * (q->kernel[i] - 1) + 1;
-    if (q->in[i] >= ((int64_t)1 << 56) || window > padded) {
+    if (window > padded) {
         *why = arena_printf(a, "expected a window of at most %lld on spatial axis %u, found %lld",
                             (long long)padded, i, (long long)window);
         return false;

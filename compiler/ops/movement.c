@@ -195,7 +195,7 @@ static bool check_cut(InferCtx *c, NodeId n, const Shape *x, const int64_t *star
     for (uint32_t i = 0; i < x->rank; i++) {
         int64_t last = 0, dim = x->dim[i];
         bool fits = size[i] >= 0 && size[i] <= dim;
-        if (fits && size[i] > 0) /* size - 1 <= dim < 2^56, but the step may be anything */
+        if (fits && size[i] > 0) /* size - 1 <= dim <= 2^40, but the step may be anything */
             fits = !__builtin_mul_overflow(size[i] - 1, step[i], &last) &&
                    !__builtin_add_overflow(last, start[i], &last) && start[i] >= 0 &&
                    start[i] < dim && last >= 0 && last < dim;
@@ -280,7 +280,7 @@ enum { PAD_CONSTANT, PAD_REFLECT, PAD_EDGE };
 
 /* Shape of x padded. Reflection needs the cells it mirrors, the edge needs one. */
 static bool padded_shape(InferCtx *c, NodeId n, const Shape *x, Shape *out) {
-    const int64_t *pads, limit = (int64_t)1 << 56;
+    const int64_t *pads, limit = (int64_t)1 << 40;
     int64_t mode = ir_get_i(&c->g->node[n], A_mode, PAD_CONSTANT);
     TRY(op_need_ints(c, n, A_pads, 2 * x->rank, true, &pads));
     if (mode < PAD_CONSTANT || mode > PAD_EDGE)
