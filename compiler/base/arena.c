@@ -114,6 +114,7 @@ char *arena_str(Arena *a, const char *s) {
 }
 
 char *arena_vprintf(Arena *a, const char *fmt, va_list ap) {
+    assert(fmt);
     va_list again;
     va_copy(again, ap);
     int n = vsnprintf(NULL, 0, fmt, ap);

@@ -159,7 +159,7 @@ static bool alloc_data(Parser *p, ValueId v, char **out) {
 }
 
 static bool parse_fill(Parser *p, ValueId v) {
-    char one[8] = {0}, *bytes;
+    char one[8] = {0}, *bytes = NULL;
     size_t size = dtype_size(p->g->value[v].dtype);
     uint64_t n = value_count(p->g, v);
     TRY(lex_next(&p->l));
@@ -171,7 +171,7 @@ static bool parse_fill(Parser *p, ValueId v) {
 }
 
 static bool parse_data(Parser *p, ValueId v) {
-    char *bytes;
+    char *bytes = NULL;
     uint64_t n = value_count(p->g, v);
     TRY(lex_next(&p->l));
     TRY(lex_need(&p->l, '['));

@@ -4,26 +4,22 @@
 #include "ir.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DATA_SHOWN 64 /* elements */
 
-/* Floats always show that they are floats, and read back to the same bits. */
-static void print_float(Text *t, double v) {
+/* The shortest digits that read back to the same float or double; always with a mark of a float. */
+static void print_float(Text *t, double v, bool single) {
     if (isnan(v)) {
         text_str(t, "nan");
         return;
     }
     char buf[40];
-    snprintf(buf, sizeof buf, "%.17g", v);
-    double shorter;
-    for (int digits = 1; digits < 17; digits++) {
-        char s[40];
-        snprintf(s, sizeof s, "%.*g", digits, v);
-        if (sscanf(s, "%lf", &shorter) == 1 && shorter == v) {
-            memcpy(buf, s, sizeof s);
-            break;
-        }
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(buf, sizeof buf, "%.*g", digits, v);
+        double back = strtod(buf, NULL);
+        if (back == v || (single && (double)(float)back == v)) break;
     }
     text_str(t, buf);
     if (!isinf(v) && !strpbrk(buf, ".e")) text_str(t, ".0");
@@ -38,7 +34,7 @@ static void print_attrs(Text *t, const Attr *attr, uint32_t n) {
         for (uint32_t k = 0; k < attr[i].n; k++) {
             if (k) text_char(t, ',');
             if (attr[i].is_float)
-                print_float(t, attr[i].f[k]);
+                print_float(t, attr[i].f[k], false);
             else
                 text_add(t, "%lld", (long long)attr[i].i[k]);
         }
@@ -63,11 +59,11 @@ static void print_element(Text *t, DType dt, const void *bytes, uint64_t i) {
     switch (dt) {
     case DT_F32:
         memcpy(&f, at, sizeof f);
-        print_float(t, (double)f);
+        print_float(t, (double)f, true);
         break;
     case DT_F64:
         memcpy(&d, at, sizeof d);
-        print_float(t, d);
+        print_float(t, d, false);
         break;
     case DT_I32:
         memcpy(&i32, at, sizeof i32);
