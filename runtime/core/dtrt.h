@@ -1,8 +1,8 @@
-/* dtrt.h - the program interface: what a generated program hands to the runtime, and what its kernels
- * get. Generated code defines `const DtrtProgram dtrt_program` and main() calls dtrt_main.
+/* dtrt.h - the program interface: what a generated program hands to the runtime, and what its
+ * kernels get. Generated code defines `const DtrtProgram dtrt_program` and main() calls dtrt_main.
  *
- * Device memory is one block: [persistent | arena]. Offsets of persistent tensors are from the start
- * of the block; arena offsets have persistent_bytes added already. */
+ * Device memory is one block: [persistent | arena]. Offsets of persistent tensors are from the
+ * start of the block; arena offsets have persistent_bytes added already. */
 #ifndef DTRT_H
 #define DTRT_H
 
@@ -13,20 +13,28 @@
 /* Scalars and settings of the current step, read by kernels (Dropout, updates). */
 typedef struct DtrtCtx {
     uint64_t seed;
-    uint64_t step;        /* 0-based, counts on over resumes */
+    uint64_t step; /* 0-based, counts on over resumes */
     int threads;
     /* optimizer, for this step */
     float lr, momentum, dampening, weight_decay, beta1, beta2, eps;
     bool nesterov;
-    void *user;           /* runtime's own */
+    void *user; /* runtime's own */
 } DtrtCtx;
 
 typedef enum { DTRT_F32, DTRT_F64, DTRT_I64, DTRT_I32, DTRT_U8, DTRT_BOOL } DtrtType;
-typedef enum { DTRT_INPUT, DTRT_TARGET, DTRT_PARAM, DTRT_FROZEN, DTRT_BUFFER, DTRT_CONST, DTRT_STATE } DtrtRole;
+typedef enum {
+    DTRT_INPUT,
+    DTRT_TARGET,
+    DTRT_PARAM,
+    DTRT_FROZEN,
+    DTRT_BUFFER,
+    DTRT_CONST,
+    DTRT_STATE
+} DtrtRole;
 
 /* A persistent tensor. */
 typedef struct {
-    const char *name;       /* ONNX name */
+    const char *name; /* ONNX name */
     DtrtRole role;
     DtrtType type;
     int rank;
@@ -35,22 +43,23 @@ typedef struct {
     int conv;               /* >= 0: packed by conv object number; -1: plain row-major */
     int param;              /* STATE: index of its parameter; state_kind 'm' or 'v' */
     char state_kind;
-    uint64_t file_offset;   /* in the weights payload: plain row-major bytes */
-    uint64_t file_bytes;    /* 0: starts as zeros */
+    uint64_t file_offset; /* in the weights payload: plain row-major bytes */
+    uint64_t file_bytes;  /* 0: starts as zeros */
 } DtrtTensor;
 
 typedef void DtrtKernel(DtrtCtx *c, void *const *p);
 
 typedef struct {
     DtrtKernel *run;
-    const char *name;       /* ONNX node name, for messages and profiles */
+    const char *name; /* ONNX node name, for messages and profiles */
     const char *op;
-    uint32_t node;          /* node number in the compiler's graph */
-    uint32_t first, count;  /* pointers: addr[first .. first+count) */
-    uint8_t phase;          /* 0 forward, 1 backward, 2 update */
-    uint8_t recomputed;     /* 1: not the first run in a step */
-    int32_t param;          /* update nodes: tensor index of the parameter; addr[first+1] is the gradient; else -1 */
-    uint32_t nin, nout;     /* pointers: nin inputs, nout outputs, workspace */
+    uint32_t node;         /* node number in the compiler's graph */
+    uint32_t first, count; /* pointers: addr[first .. first+count) */
+    uint8_t phase;         /* 0 forward, 1 backward, 2 update */
+    uint8_t recomputed;    /* 1: not the first run in a step */
+    int32_t param; /* update nodes: tensor index of the parameter; addr[first+1] is the gradient;
+                      else -1 */
+    uint32_t nin, nout; /* pointers: nin inputs, nout outputs, workspace */
 } DtrtRun;
 
 /* Steps in order: runs and drops. A drop is a byte range that ends: hard mode fills it with NaN. */
@@ -61,59 +70,60 @@ typedef struct {
 
 #define DTRT_NOWHERE UINT64_MAX /* addr entry: NULL */
 
-/* The forward graph as imported, for the reference interpreter (--check-grad): see runtime/ref. Attribute
- * names are those of attrs.def. Dropout with attribute channels_last = 1: the random index of an element is
- * its linear index after the channel axis (1) was moved to the end, because the program keeps that tensor
- * channels-last. */
+/* The forward graph as imported, for the reference interpreter (--check-grad): see runtime/ref.
+ * Attribute names are those of attrs.def. Dropout with attribute channels_last = 1: the random
+ * index of an element is its linear index after the channel axis (1) was moved to the end, because
+ * the program keeps that tensor channels-last. */
 typedef struct {
     const char *op, *name;
     uint32_t nin, nout;
-    const int32_t *in, *out;       /* value numbers, -1: absent */
+    const int32_t *in, *out; /* value numbers, -1: absent */
     const char *const *attr_name;
-    const int64_t *const *attr_i;  /* per attribute: integer entries or NULL */
+    const int64_t *const *attr_i; /* per attribute: integer entries or NULL */
     const double *const *attr_f;
     const uint32_t *attr_n;
     uint32_t nattr;
-    uint32_t key;                  /* keyed random */
+    uint32_t key; /* keyed random */
 } DtrtRefNode;
 typedef struct {
     const char *name;
     DtrtType type;
     int rank;
     int64_t dim[8];
-    int tensor;                    /* index of the persistent tensor it starts from, or -1 */
-    uint64_t file_offset, file_bytes; /* tensor -1: a constant that only this graph has, in the payload;
-                                         bytes 0: computed */
+    int tensor;                       /* index of the persistent tensor it starts from, or -1 */
+    uint64_t file_offset, file_bytes; /* tensor -1: a constant that only this graph has, in the
+                                         payload; bytes 0: computed */
 } DtrtRefValue;
 
 typedef struct {
-    int abi;                        /* DTRT_ABI */
+    int abi; /* DTRT_ABI */
     const char *model, *model_sha256, *command, *target;
     uint64_t budget_bytes, persistent_bytes, arena_bytes;
     double planned_overhead;
     uint32_t recomputed_runs, evictions;
-    int threads;                    /* that workspaces were computed for */
+    int threads; /* that workspaces were computed for */
     uint32_t ntensor;
     const DtrtTensor *tensor;
     uint32_t nrun;
     const DtrtRun *run;
     uint32_t naddr;
     const uint64_t *addr;
-    const uint64_t *addr_bytes;     /* parallel to addr: bytes of the operand (workspace: its size) */
-    const uint8_t *addr_type;       /* parallel to addr: DtrtType; workspace and opaque: DTRT_U8 */
+    const uint64_t *addr_bytes; /* parallel to addr: bytes of the operand (workspace: its size) */
+    const uint8_t *addr_type;   /* parallel to addr: DtrtType; workspace and opaque: DTRT_U8 */
     uint32_t nstep;
     const DtrtStep *step;
-    uint64_t loss_offset;           /* f32 scalar, resident at the end of a step */
-    uint64_t logits_offset;         /* DTRT_NOWHERE, or where the model output lies right after run logits_run */
-    int logits_run;                 /* index into steps: read the output after this step */
+    uint64_t loss_offset; /* f32 scalar, resident at the end of a step */
+    uint64_t
+        logits_offset; /* DTRT_NOWHERE, or where the model output lies right after run logits_run */
+    int logits_run;    /* index into steps: read the output after this step */
     int logits_rank;
     int64_t logits_dim[8];
-    const char *loss_kind;          /* "cross-entropy", ... */
-    int64_t class_axis, nclass;     /* label range check; nclass 0: labels are floats */
+    const char *loss_kind;      /* "cross-entropy", ... */
+    int64_t class_axis, nclass; /* label range check; nclass 0: labels are floats */
     bool has_ignore;
     int64_t ignore_index;
     double label_smoothing;
-    const char *optimizer;          /* "sgd", "adam", "adamw" */
+    const char *optimizer; /* "sgd", "adam", "adamw" */
     bool momentum_state;
     float lr, momentum, dampening, weight_decay, beta1, beta2, eps; /* defaults */
     bool nesterov;
@@ -126,15 +136,15 @@ typedef struct {
     uint32_t nrefnode, nrefvalue;
     const DtrtRefNode *refnode;
     const DtrtRefValue *refvalue;
-    int ref_output;                 /* value number of the model output that the loss reads */
+    int ref_output; /* value number of the model output that the loss reads */
 } DtrtProgram;
 
 #define DTRT_ABI 1
 
 int dtrt_main(const DtrtProgram *p, int argc, char **argv);
-/* Ends the run because of the data (a label or an index out of range): prints "error: ..." with the name of
- * the node that runs, then longjmps into dtrt_main, which returns 1. Never called inside an OpenMP
- * parallel region. */
+/* Ends the run because of the data (a label or an index out of range): prints "error: ..." with the
+ * name of the node that runs, then longjmps into dtrt_main, which returns 1. Never called inside an
+ * OpenMP parallel region. */
 void dtrt_fail(DtrtCtx *c, const char *fmt, ...) __attribute__((noreturn, format(printf, 2, 3)));
 
 #endif

@@ -1,17 +1,19 @@
-/* dtrt_math.h - scalar functions that generated kernels and the reference share: the counter-based random
- * numbers of Dropout, and float helpers. Header only, C and (later) CUDA. */
+/* dtrt_math.h - scalar functions that generated kernels and the reference share: the counter-based
+ * random numbers of Dropout, and float helpers. Header only, C and (later) CUDA. */
 #ifndef DTRT_MATH_H
 #define DTRT_MATH_H
 
 #include <math.h>
 #include <stdint.h>
 
-/* Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), one 32-bit
- * word of it: the number at `index` of the stream (seed, step, key). Recomputing gives the same numbers. */
+/* Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), one
+ * 32-bit word of it: the number at `index` of the stream (seed, step, key). Recomputing gives the
+ * same numbers. */
 static inline uint32_t dtrt_random(uint64_t seed, uint64_t step, uint32_t key, uint64_t index) {
     uint32_t k0 = (uint32_t)seed ^ (key * 0x9E3779B9u), k1 = (uint32_t)(seed >> 32) ^ key;
     uint64_t block = index >> 2;
-    uint32_t c[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)step, (uint32_t)(step >> 32)};
+    uint32_t c[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)step,
+                     (uint32_t)(step >> 32)};
     for (int r = 0; r < 10; r++) {
         uint64_t a = (uint64_t)0xD2511F53u * c[0], b = (uint64_t)0xCD9E8D57u * c[2];
         uint32_t n0 = (uint32_t)(b >> 32) ^ c[1] ^ k0, n2 = (uint32_t)(a >> 32) ^ c[3] ^ k1;
@@ -24,12 +26,15 @@ static inline uint32_t dtrt_random(uint64_t seed, uint64_t step, uint32_t key, u
     }
     return c[index & 3];
 }
-/* Keep decision of Dropout: kept with probability 1 - ratio, threshold = ratio * 2^32 rounded down. */
-static inline int dtrt_keep(uint64_t seed, uint64_t step, uint32_t key, uint64_t index, uint32_t threshold) {
+/* Keep decision of Dropout: kept with probability 1 - ratio, threshold = ratio * 2^32 rounded down.
+ */
+static inline int dtrt_keep(uint64_t seed, uint64_t step, uint32_t key, uint64_t index,
+                            uint32_t threshold) {
     return dtrt_random(seed, step, key, index) >= threshold;
 }
 /* Dropout of x: its element `index` kept with probability 1 - ratio and scaled up, or 0. */
-static inline float dtrt_dropout(float x, float ratio, uint64_t seed, uint64_t step, uint32_t key, uint64_t index) {
+static inline float dtrt_dropout(float x, float ratio, uint64_t seed, uint64_t step, uint32_t key,
+                                 uint64_t index) {
     if (ratio >= 1) return 0;
     uint32_t threshold = (uint32_t)((double)ratio * 4294967296.0);
     return dtrt_keep(seed, step, key, index, threshold) ? x * (1.0f / (1.0f - ratio)) : 0;

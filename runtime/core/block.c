@@ -1,0 +1,163 @@
+/* block.c - the device block: one anonymous mapping of persistent + arena bytes, touched as it is
+ * used, and the initial weights, which are read from the payload of the executable straight to
+ * their places. The executable is never mapped for that, so the resident set stays within the block
+ * plus a constant.
+ *
+ * Packed weights pass through a bounce buffer. The arena serves as one when it is large enough,
+ * because no step runs while weights are loaded or saved. */
+#include "core.h"
+#include "payload.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+uint64_t dtrt_type_bytes(DtrtType t) {
+    static const uint8_t size[] = {4, 8, 8, 4, 1, 1};
+    return size[t];
+}
+
+uint64_t dtrt_tensor_count(const DtrtTensor *t) {
+    uint64_t n = 1;
+    for (int i = 0; i < t->rank; i++) n *= (uint64_t)t->dim[i];
+    return n;
+}
+
+uint64_t dtrt_tensor_plain_bytes(const DtrtTensor *t) {
+    return dtrt_tensor_count(t) * dtrt_type_bytes(t->type);
+}
+
+uint64_t dtrt_packed_max_bytes(const DtrtProgram *p) {
+    uint64_t max = 0;
+    for (uint32_t i = 0; i < p->ntensor; i++) {
+        uint64_t n = dtrt_tensor_plain_bytes(&p->tensor[i]);
+        if (p->tensor[i].conv >= 0 && n > max) max = n;
+    }
+    return max;
+}
+
+const void *dtrt_tensor_plain(const DtrtProgram *p, const DtrtTensor *t, const void *at,
+                              void *bounce) {
+    if (t->conv < 0) return at;
+    if (p->unpack(t->conv, at, bounce)) return bounce;
+    dtrt_error("the library could not convert weight %s to its plain layout",
+               dtrt_name_str(t->name));
+    return NULL;
+}
+
+uint64_t dtrt_resident_bytes(void) {
+    unsigned long long total, resident = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f) return 0;
+    if (fscanf(f, "%llu %llu", &total, &resident) != 2) resident = 0;
+    fclose(f);
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static bool read_all(int fd, void *buf, uint64_t n, uint64_t offset) {
+    uint8_t *at = buf;
+    while (n) {
+        ssize_t got = pread(fd, at, n < 1u << 30 ? (size_t)n : 1u << 30, (off_t)offset);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        at += got;
+        n -= (uint64_t)got;
+        offset += (uint64_t)got;
+    }
+    return true;
+}
+
+/* A program without initial values needs no payload; then payload_bytes stays 0. */
+Status dtrt_payload_open(Runtime *rt) {
+    DtrtFooter f;
+    rt->exe = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    off_t end = rt->exe < 0 ? -1 : lseek(rt->exe, 0, SEEK_END);
+    if (end < 0) {
+        dtrt_error("the program's own file cannot be opened: %s", strerror(errno));
+        return ST_MACHINE;
+    }
+    if (end < (off_t)sizeof f || !read_all(rt->exe, &f, sizeof f, (uint64_t)end - sizeof f) ||
+        memcmp(f.magic, DTRT_PAYLOAD_MAGIC, sizeof f.magic) || f.bytes > (uint64_t)end - sizeof f)
+        return ST_OK;
+    rt->payload = (uint64_t)end - sizeof f - f.bytes;
+    rt->payload_bytes = f.bytes;
+    return ST_OK;
+}
+
+Status dtrt_payload_read(Runtime *rt, uint64_t offset, void *buf, uint64_t bytes) {
+    if (bytes > rt->payload_bytes || offset > rt->payload_bytes - bytes) {
+        dtrt_error("the program's file has lost its weights: %" PRIu64 " bytes at offset %" PRIu64
+                   " are needed, %" PRIu64 " are there",
+                   bytes, offset, rt->payload_bytes);
+        dtrt_hint(
+            "the weights are at the end of the executable: was it stripped or cut? Compile it "
+            "again");
+        return ST_DATA;
+    }
+    if (read_all(rt->exe, buf, bytes, rt->payload + offset)) return ST_OK;
+    dtrt_error("the program's own file cannot be read: %s", strerror(errno));
+    return ST_MACHINE;
+}
+
+static Status load_packed(Runtime *rt, const DtrtTensor *t, void *bounce) {
+    Status st = dtrt_payload_read(rt, t->file_offset, bounce, t->file_bytes);
+    if (st || rt->p->pack(t->conv, bounce, rt->block + t->offset)) return st;
+    dtrt_error("the library could not convert weight %s to its packed layout",
+               dtrt_name_str(t->name));
+    return ST_MACHINE;
+}
+
+/* Weights without initial values, and optimizer state, start as the zeros of the fresh mapping. */
+static Status load_weights(Runtime *rt) {
+    const DtrtProgram *p = rt->p;
+    uint64_t need = dtrt_packed_max_bytes(p);
+    void *own = NULL, *bounce = rt->block + p->persistent_bytes;
+    if (need > p->arena_bytes) {
+        bounce = own = malloc((size_t)need);
+        if (!own) return dtrt_no_memory(need);
+    }
+    Status st = ST_OK;
+    for (uint32_t i = 0; i < p->ntensor && !st; i++) {
+        const DtrtTensor *t = &p->tensor[i];
+        if (!t->file_bytes) continue;
+        if (t->file_bytes != dtrt_tensor_plain_bytes(t)) {
+            dtrt_error("%s: %" PRIu64 " bytes of initial values, expected %" PRIu64,
+                       dtrt_name_str(t->name), t->file_bytes, dtrt_tensor_plain_bytes(t));
+            st = ST_DATA;
+        } else if (t->conv >= 0) {
+            st = load_packed(rt, t, bounce);
+        } else {
+            st = dtrt_payload_read(rt, t->file_offset, rt->block + t->offset, t->file_bytes);
+        }
+    }
+    free(own);
+    return st;
+}
+
+Status dtrt_block_open(Runtime *rt) {
+    const DtrtProgram *p = rt->p;
+    rt->block_bytes = p->persistent_bytes + p->arena_bytes;
+    if (p->budget_bytes && rt->block_bytes > p->budget_bytes) {
+        dtrt_error("the program needs %" PRIu64 " bytes, more than its budget of %" PRIu64,
+                   rt->block_bytes, p->budget_bytes);
+        return ST_BUDGET;
+    }
+    rt->block = mmap(NULL, (size_t)(rt->block_bytes ? rt->block_bytes : 1), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (rt->block == MAP_FAILED) {
+        rt->block = NULL;
+        return dtrt_no_memory(rt->block_bytes);
+    }
+    return load_weights(rt);
+}
+
+void dtrt_block_free(Runtime *rt) {
+    if (rt->block) munmap(rt->block, (size_t)(rt->block_bytes ? rt->block_bytes : 1));
+    if (rt->exe >= 0) close(rt->exe);
+    rt->block = NULL;
+    rt->exe = -1;
+}

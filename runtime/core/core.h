@@ -1,0 +1,301 @@
+/* core.h - what the files of runtime/core and runtime/ref share: the state of one run, its options,
+ * and the functions of each file. Programs see dtrt.h only.
+ *
+ * Functions that can fail return a Status after they have printed an error; 0 is success. Memory is
+ * allocated before the first step; inside a step nothing is. */
+#ifndef DTRT_CORE_H
+#define DTRT_CORE_H
+
+#include <setjmp.h>
+#include <stdio.h>
+
+#include "dtrt.h"
+
+typedef enum {
+    ST_OK,
+    ST_DATA, /* the model or the data is at fault */
+    ST_USAGE,
+    ST_BUDGET,  /* the budget cannot be met */
+    ST_MACHINE, /* no memory, disk full, a library that fails */
+    ST_DIVERGED
+} Status;
+
+#define DTRT_MAX_RANK 8
+#define MAX_LOSSES 1000    /* kept for the summary */
+#define MAX_TIMES 65536    /* step times kept for the median */
+#define PROFILE_SAMPLES 64 /* times kept per node */
+
+/* ---- options.c ---------------------------------------------------------------------------- */
+typedef struct {
+    const char *data, *log, *save, *save_grads, *profile; /* NULL: not given */
+    bool batched, synthetic, json, check_grad, hard, help;
+    bool shuffle, accuracy;
+    int64_t steps, epochs; /* 0: not given */
+    uint32_t nlr;
+    float *lr; /* by step; the last one stays */
+    float momentum, weight_decay, beta1, beta2, eps;
+    bool nesterov;
+    uint64_t seed;
+    int threads;
+} Options;
+Status dtrt_options_parse(const DtrtProgram *p, int argc, char **argv, Options *o);
+void dtrt_options_help(const DtrtProgram *p, const char *argv0);
+
+/* ---- zip.c -------------------------------------------------------------------------------- */
+typedef struct {
+    char *name;
+    int method; /* 0 stored, 8 deflated */
+    uint32_t crc;
+    uint64_t packed, bytes; /* size in the file, size of the contents */
+    uint64_t header;        /* offset of the local header */
+} ZipEntry;
+typedef struct {
+    uint32_t n;
+    ZipEntry *entry;
+} Zip;
+bool dtrt_is_zip(int fd);
+Status dtrt_zip_read(int fd, const char *file, Zip *z); /* central directory, zip64 too */
+void dtrt_zip_free(Zip *z);
+/* Where the entry's bytes lie: in fd itself when stored, else inflated into an unlinked temporary
+ * file. */
+Status dtrt_zip_open(int fd, const char *file, const ZipEntry *e, int *out_fd, uint64_t *offset);
+/* gzip file -> unlinked temporary file */
+Status dtrt_gzip_open(int fd, const char *file, int *out_fd);
+
+/* ---- npy.c -------------------------------------------------------------------------------- */
+typedef enum { D_U8, D_I8, D_U16, D_I16, D_U32, D_I32, D_I64, D_F32, D_F64, D_BOOL } DataType;
+size_t dtrt_data_size(DataType t);
+const char *dtrt_data_type_name(DataType t); /* numpy's name */
+typedef struct {
+    DataType type;
+    int rank; /* may be DTRT_MAX_RANK + 1: batches of samples */
+    int64_t dim[DTRT_MAX_RANK + 1];
+    uint64_t offset, bytes; /* of the elements, from the start of the entry */
+} NpyHeader;
+/* Reads the header at offset of fd; the entry has `size` bytes. what: file and array, for messages.
+ */
+Status dtrt_npy_read(int fd, uint64_t offset, uint64_t size, const char *what, NpyHeader *h);
+
+/* ---- dataset.c: any data file as named arrays of rows -------------------------------------- */
+typedef struct {
+    int fd;
+    uint64_t offset, rows;
+} DataPart;
+typedef struct {
+    const char *name; /* NULL while it waits for one by position */
+    const char *file;
+    DataType type;
+    int rank; /* without the first axis, which counts rows */
+    int64_t dim[DTRT_MAX_RANK];
+    uint64_t rows, row_bytes, stride;
+    bool raw; /* IDX, CIFAR, tokens: the bytes of a row count, not its axes */
+    uint32_t npart;
+    DataPart *part;
+} DataArray;
+typedef struct {
+    uint32_t n, nfd;
+    DataArray *array;
+    int *fd;
+    char *spec;    /* own copy of --data */
+    char *listing; /* names of the arrays seen, for messages */
+} Dataset;
+/* `spec` is FILE, or a comma list of FILE or NAME=FILE. Arrays without a name get those of the
+ * program's inputs and then of its target, in order. Equal names in several files follow one
+ * another. */
+Status dtrt_dataset_open(const DtrtProgram *p, const char *spec, Dataset *d);
+void dtrt_dataset_free(Dataset *d);
+/* Rows r .. r+n into buf; they lie in one part (dtrt_dataset_span says how many do). */
+Status dtrt_dataset_rows(const DataArray *a, uint64_t r, uint64_t n, void *buf);
+uint64_t dtrt_dataset_span(const DataArray *a, uint64_t r);
+/* "float32 [100,3,32,32]" */
+const char *dtrt_dataset_str(const DataArray *a);
+
+/* ---- formats.c: IDX, CIFAR binary, token files --------------------------------------------- */
+bool dtrt_is_idx(int fd);
+Status dtrt_idx_open(int fd, const char *file, DataArray *a, DataPart *part);
+/* CIFAR and token files have no magic number: the program's inputs tell what is expected. */
+bool dtrt_is_cifar(const DtrtProgram *p, int fd);
+void dtrt_cifar_open(const DtrtProgram *p, int fd, DataArray a[2], DataPart part[2]);
+bool dtrt_is_tokens(const DtrtProgram *p, int fd);
+Status dtrt_tokens_open(const DtrtProgram *p, int fd, const char *file, DataArray a[2],
+                        DataPart part[2]);
+
+/* ---- loader.c: rows -> staged batches ------------------------------------------------------ */
+typedef struct {
+    int tensor;
+    const DataArray *array; /* NULL: synthetic */
+    bool divide;            /* uint8 pixels: by 255 */
+    int64_t limit;          /* synthetic integers are below it */
+} Feed;
+typedef struct {
+    Dataset data;
+    uint32_t nfeed;
+    Feed *feed;
+    uint64_t rows, batch, steps_per_epoch; /* batch: rows per step */
+    uint64_t epoch;                        /* that order belongs to */
+    uint32_t *order;                       /* shuffled rows, or NULL */
+    uint8_t *scratch;                      /* raw rows on their way to a conversion */
+    uint64_t scratch_bytes;
+} Loader;
+
+typedef struct Runtime Runtime;
+Status dtrt_loader_open(Runtime *rt);
+void dtrt_loader_free(Loader *l);
+/* Fills inputs and targets of the block for this step (0-based). */
+Status dtrt_loader_stage(Runtime *rt, uint64_t step);
+uint64_t dtrt_loader_epoch(const Loader *l, uint64_t step);
+const DtrtTensor *dtrt_program_input(const DtrtProgram *p);  /* the first; NULL: none */
+const DtrtTensor *dtrt_program_target(const DtrtProgram *p); /* NULL when the loss has none */
+int64_t dtrt_program_batch(const DtrtProgram *p); /* first axis of the first input; 0: none */
+
+/* ---- datacheck.c --------------------------------------------------------------------------- */
+Status dtrt_data_check(Runtime *rt); /* names, shapes, types, lengths */
+Status dtrt_labels_scan(Runtime *rt);
+Status dtrt_labels_check(const DtrtProgram *p, const DataArray *a, DtrtType type, const void *v,
+                         uint64_t row, uint64_t n);
+/* n elements; divide: uint8 pixels to floats in [0,1] */
+void dtrt_convert(DataType type, const void *src, DtrtType want, void *dst, uint64_t n,
+                  bool divide);
+
+/* ---- synthetic.c --------------------------------------------------------------------------- */
+int64_t dtrt_synthetic_limit(const DtrtProgram *p, int tensor);
+void dtrt_synthetic_fill(Runtime *rt, const Feed *f, uint64_t step);
+
+/* ---- block.c: the device block ------------------------------------------------------------- */
+Status dtrt_block_open(Runtime *rt); /* maps it and loads the weights */
+void dtrt_block_free(Runtime *rt);
+uint64_t dtrt_type_bytes(DtrtType t);
+uint64_t dtrt_tensor_count(const DtrtTensor *t);
+uint64_t dtrt_tensor_plain_bytes(const DtrtTensor *t);
+/* Largest plain size among packed tensors: what a bounce buffer needs. */
+uint64_t dtrt_packed_max_bytes(const DtrtProgram *p);
+/* Plain row-major bytes of a tensor's contents at `at`; bounce is used when the tensor is packed.
+ * NULL when the library cannot unpack. */
+const void *dtrt_tensor_plain(const DtrtProgram *p, const DtrtTensor *t, const void *at,
+                              void *bounce);
+/* Reads from the payload of the executable. */
+Status dtrt_payload_open(Runtime *rt);
+Status dtrt_payload_read(Runtime *rt, uint64_t offset, void *buf, uint64_t bytes);
+uint64_t dtrt_resident_bytes(void);
+
+/* ---- step.c -------------------------------------------------------------------------------- */
+typedef struct {
+    uint64_t runs, min_ns;
+    uint64_t ns[PROFILE_SAMPLES];
+} ProfileSlot;
+struct Runtime {
+    const DtrtProgram *p;
+    Options o;
+    DtrtCtx ctx;
+    uint8_t *block;
+    uint64_t block_bytes, library_bytes;
+    int exe; /* own executable, or -1 */
+    uint64_t payload, payload_bytes;
+    void **ptr;         /* parallel to DtrtProgram.addr */
+    int32_t running;    /* index of the run in progress, or -1 */
+    jmp_buf fail;       /* dtrt_fail */
+    uint32_t loss_step; /* index of the step after which the loss is there */
+    Loader loader;
+    /* gradients of one step, plain: called right before each update */
+    Status (*on_grad)(Runtime *rt, int tensor, const float *g);
+    void *grad_user;
+    void *bounce;         /* for unpacking inside a step, when on_grad is set */
+    ProfileSlot *profile; /* one per run, or NULL */
+    float loss;
+    uint64_t hits, counted; /* accuracy of this step */
+};
+Status dtrt_step_open(Runtime *rt);
+Status dtrt_step_run(Runtime *rt);
+void dtrt_step_free(Runtime *rt);
+
+/* ---- diagnose.c ------------------------------------------------------------------------------ */
+bool dtrt_all_finite(const float *x, uint64_t n);
+/* Reruns the pure nodes of steps [0, end) and reports the first one that made a non-finite value.
+ * what: "the loss", "the gradient of ...". */
+Status dtrt_diagnose(Runtime *rt, uint32_t end, const char *what);
+
+/* ---- metric.c -------------------------------------------------------------------------------- */
+void dtrt_metric_accuracy(Runtime *rt);
+
+/* ---- outfile.c: a file that appears whole or not at all ---------------------------------------
+ */
+typedef struct {
+    const char *path;
+    char *tmp; /* NULL: written in place (a device or a pipe) */
+    int fd;
+    bool failed; /* reported already */
+    uint64_t at;
+    size_t fill;
+    char *buf;
+} OutFile;
+Status dtrt_out_check(const char *path); /* could it be written? leaves nothing behind */
+Status dtrt_out_open(OutFile *f, const char *path);
+void dtrt_out_write(OutFile *f, const void *bytes, uint64_t n);
+void dtrt_out_at(OutFile *f, uint64_t offset, const void *bytes, uint64_t n); /* after out_flush */
+void dtrt_out_flush(OutFile *f);
+Status dtrt_out_commit(OutFile *f);
+void dtrt_out_abort(OutFile *f);
+
+/* ---- checkpoint.c ------------------------------------------------------------------------------
+ * safetensors files: weights, statistics and optimizer state; gradients of one step. */
+Status dtrt_checkpoint_save(Runtime *rt, const char *path, uint64_t steps);
+Status dtrt_grads_open(Runtime *rt, const char *path);
+Status dtrt_grads_close(Runtime *rt,
+                        Status st); /* st: how the step ended; the file stays only if well */
+Status dtrt_weights_sha256(Runtime *rt, char hex[65]);
+/* A buffer of packed_max_bytes for use between steps: the arena when it is large enough. free(*own)
+ * later. */
+void *dtrt_idle_bounce(Runtime *rt, void **own);
+
+/* ---- json.c -------------------------------------------------------------------------------- */
+void dtrt_json_string(FILE *f, const char *s);
+/* %.9g, or null: JSON has no NaN */
+void dtrt_json_float(FILE *f, double x);
+
+/* ---- sha256.c
+ * ------------------------------------------------------------------------------------ */
+typedef struct {
+    uint32_t h[8];
+    uint64_t n;
+    uint8_t part[64];
+} Sha256;
+void dtrt_sha256_init(Sha256 *s);
+void dtrt_sha256_add(Sha256 *s, const void *bytes, uint64_t n);
+void dtrt_sha256_hex(Sha256 *s, char hex[65]);
+
+/* ---- report.c: progress line, log, summary, profile
+ * ------------------------------------------------ */
+typedef struct {
+    uint64_t steps, done, start_ns, last_ns, epoch_hits, epoch_counted;
+    uint64_t nloss, ntime;
+    float loss[MAX_LOSSES];
+    float ms[MAX_TIMES], data_ms[MAX_TIMES]; /* rings */
+    FILE *log;
+    bool tty;
+} Report;
+uint64_t dtrt_now_ns(void);
+Status dtrt_report_open(Runtime *rt, Report *r, uint64_t steps);
+Status dtrt_report_step(Runtime *rt, Report *r, uint64_t step, uint64_t step_ns, uint64_t data_ns);
+Status dtrt_report_close(Runtime *rt, Report *r);
+Status dtrt_report_summary(Runtime *rt, Report *r);
+Status dtrt_report_profile(Runtime *rt);
+
+/* ---- message.c
+ * ---------------------------------------------------------------------------------------- */
+void dtrt_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void dtrt_hint(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void dtrt_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* A name from a model or a file, quoted, without control characters, cut when long. One of 8 static
+ * buffers. */
+const char *dtrt_name_str(const char *s);
+const char *dtrt_size_str(uint64_t bytes); /* "3.91 GiB"; static buffers as well */
+const char *dtrt_shape_str(int rank, const int64_t *dim,
+                           const char *first);            /* "[N,3,32,32]" with first "N" */
+bool dtrt_mul_u64(uint64_t a, uint64_t b, uint64_t *out); /* false on overflow */
+Status dtrt_no_memory(uint64_t bytes);
+
+/* ---- runtime/ref: checkgrad.c
+ * --------------------------------------------------------------------------- */
+Status dtrt_check_grad(Runtime *rt);
+
+#endif

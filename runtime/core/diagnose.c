@@ -1,0 +1,121 @@
+/* diagnose.c - where a non-finite loss or gradient came from. The step is run again from its start,
+ * without the nodes that change persistent state, and the first node that turns finite inputs into
+ * a non-finite output is named. Recomputation is deterministic, so the rerun sees the values of the
+ * first run, but for weights that this step had updated already when a gradient was at fault.
+ *
+ * -inf out of finite numbers is normal in masked attention (a mask is filled with it), so that a
+ * node which makes only -inf is named only when there is no better suspect. */
+#include "core.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+typedef enum { FINITE, MINUS_INF, PLUS_INF, NOT_A_NUMBER } Kind;
+
+bool dtrt_all_finite(const float *x, uint64_t n) {
+    int bad = 0;
+#pragma omp parallel for reduction(| : bad) if (n > 65536)
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bad |= (bits & 0x7f800000u) == 0x7f800000u;
+    }
+    return !bad;
+}
+
+/* The worst kind among n floats, and where it is. */
+static Kind worst(const float *x, uint64_t n, uint64_t *at) {
+    Kind kind = FINITE;
+    if (dtrt_all_finite(x, n)) return FINITE;
+    for (uint64_t i = 0; i < n; i++) {
+        Kind k = isnan(x[i])    ? NOT_A_NUMBER
+                 : !isinf(x[i]) ? FINITE
+                 : x[i] > 0     ? PLUS_INF
+                                : MINUS_INF;
+        if (k <= kind) continue;
+        kind = k;
+        *at = i;
+    }
+    return kind;
+}
+
+static Kind worst_operand(const Runtime *rt, uint32_t first, uint32_t count, uint32_t *which,
+                          uint64_t *at) {
+    Kind kind = FINITE;
+    for (uint32_t i = first; i < first + count; i++) {
+        uint64_t pos = 0;
+        if (!rt->ptr[i] || rt->p->addr_type[i] != DTRT_F32) continue;
+        Kind k = worst(rt->ptr[i], rt->p->addr_bytes[i] / sizeof(float), &pos);
+        if (k <= kind) continue;
+        kind = k;
+        *which = i - first;
+        *at = pos;
+    }
+    return kind;
+}
+
+static bool changes_state(const DtrtRun *r) {
+    return r->phase == 2 || !strcmp(r->op, "BnUpdate");
+}
+
+typedef struct {
+    int32_t run;
+    uint32_t output;
+    uint64_t element;
+    Kind kind;
+} Suspect;
+
+static Suspect find_suspect(Runtime *rt, uint32_t end) {
+    Suspect s = {.run = -1};
+    for (uint32_t i = 0; i < end; i++) {
+        if (rt->p->step[i].run < 0) continue;
+        const DtrtRun *r = &rt->p->run[rt->p->step[i].run];
+        uint32_t which = 0;
+        uint64_t at = 0;
+        if (changes_state(r)) continue;
+        Kind before = worst_operand(rt, r->first, r->nin, &which, &at);
+        rt->running = rt->p->step[i].run;
+        r->run(&rt->ctx, rt->ptr + r->first);
+        Kind after = worst_operand(rt, r->first + r->nin, r->nout, &which, &at);
+        if (after == FINITE || after <= before || (after != NOT_A_NUMBER && before != FINITE))
+            continue;
+        if (s.run < 0 || (s.kind == MINUS_INF && after != MINUS_INF))
+            s = (Suspect){rt->running, which, at, after};
+        if (s.kind != MINUS_INF) break;
+    }
+    return s;
+}
+
+/* Inputs, weights and statistics as they were when the step began. */
+static bool report_persistent(const Runtime *rt) {
+    for (uint32_t i = 0; i < rt->p->ntensor; i++) {
+        const DtrtTensor *t = &rt->p->tensor[i];
+        uint64_t at = 0;
+        if (t->type != DTRT_F32 || t->role == DTRT_CONST || t->role == DTRT_STATE) continue;
+        Kind k = worst((const float *)(rt->block + t->offset), t->bytes / sizeof(float), &at);
+        if (k == FINITE) continue;
+        bool data = t->role == DTRT_INPUT || t->role == DTRT_TARGET;
+        dtrt_error("the %s %s holds %s (element %" PRIu64 ") before any node runs",
+                   data ? "data array" : "weight", dtrt_name_str(t->name),
+                   k == NOT_A_NUMBER ? "a NaN" : "an infinity", at);
+        return true;
+    }
+    return false;
+}
+
+Status dtrt_diagnose(Runtime *rt, uint32_t end, const char *what) {
+    static const char *const kind[] = {"finite", "-inf", "inf", "NaN"};
+    dtrt_error("training diverged at step %" PRIu64 ": %s is not finite (learning rate %g)",
+               rt->ctx.step, what, (double)rt->ctx.lr);
+    if (report_persistent(rt)) return ST_DIVERGED;
+    Suspect s = find_suspect(rt, end);
+    if (s.run >= 0) {
+        const DtrtRun *r = &rt->p->run[s.run];
+        dtrt_error("the first node to produce a non-finite value is %s (%s): %s in element %" PRIu64
+                   " of output %u",
+                   dtrt_name_str(r->name), r->op, kind[s.kind], s.element, s.output);
+    }
+    dtrt_hint("try a lower --lr");
+    return ST_DIVERGED;
+}

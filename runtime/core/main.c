@@ -1,0 +1,131 @@
+/* main.c - dtrt_main: the life of a training program as a list of calls. Everything is checked and
+ * allocated before the first step; the loop stages a batch, runs the step, reports. */
+#include "core.h"
+
+#include <inttypes.h>
+#include <omp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static Status check_program(const DtrtProgram *p) {
+    if (p->abi == DTRT_ABI) return ST_OK;
+    dtrt_error("the program was compiled for runtime interface %d, this library has %d", p->abi,
+               DTRT_ABI);
+    dtrt_hint("compile the model again");
+    return ST_DATA;
+}
+
+/* Nothing is worse than to train for hours and to fail at writing. */
+static Status check_outputs(const Options *o) {
+    const char *const path[] = {o->save, o->save_grads, o->profile};
+    for (size_t i = 0; i < sizeof path / sizeof *path; i++) {
+        Status st = path[i] ? dtrt_out_check(path[i]) : ST_OK;
+        if (st) return st;
+    }
+    return ST_OK;
+}
+
+static void set_context(Runtime *rt) {
+    const Options *o = &rt->o;
+    rt->ctx = (DtrtCtx){.seed = o->seed,
+                        .threads = o->threads,
+                        .momentum = o->momentum,
+                        .dampening = rt->p->dampening,
+                        .weight_decay = o->weight_decay,
+                        .beta1 = o->beta1,
+                        .beta2 = o->beta2,
+                        .eps = o->eps,
+                        .nesterov = o->nesterov,
+                        .lr = o->lr[0],
+                        .user = rt};
+    omp_set_dynamic(0);
+    omp_set_num_threads(o->threads);
+}
+
+static Status open_library(Runtime *rt) {
+    uint64_t before = dtrt_resident_bytes();
+    if (rt->p->init && !rt->p->init(&rt->ctx)) {
+        dtrt_error("the library's objects could not be created");
+        return ST_MACHINE;
+    }
+    uint64_t after = dtrt_resident_bytes();
+    rt->library_bytes = after > before ? after - before : 0;
+    return ST_OK;
+}
+
+static Status open_all(Runtime *rt) {
+    Status st = check_outputs(&rt->o);
+    if (st) return st;
+    set_context(rt);
+    st = dtrt_payload_open(rt);
+    if (!st) st = open_library(rt);
+    if (!st) st = dtrt_block_open(rt);
+    if (!st) st = dtrt_loader_open(rt);
+    return st ? st : dtrt_step_open(rt);
+}
+
+static void free_all(Runtime *rt) {
+    dtrt_loader_free(&rt->loader);
+    dtrt_step_free(rt);
+    dtrt_block_free(rt);
+    free(rt->o.lr);
+}
+
+static uint64_t count_steps(const Runtime *rt) {
+    if (rt->o.steps) return (uint64_t)rt->o.steps;
+    if (rt->o.synthetic) return 10;
+    return rt->loader.steps_per_epoch * (uint64_t)(rt->o.epochs ? rt->o.epochs : 1);
+}
+
+static Status train_step(Runtime *rt, Report *r, uint64_t step) {
+    const Options *o = &rt->o;
+    rt->ctx.step = step;
+    rt->ctx.lr = o->lr[step < o->nlr ? step : o->nlr - 1];
+    uint64_t start = dtrt_now_ns();
+    Status st = dtrt_loader_stage(rt, step);
+    uint64_t staged = dtrt_now_ns();
+    if (!st) st = dtrt_step_run(rt);
+    uint64_t done = dtrt_now_ns();
+    return st ? st : dtrt_report_step(rt, r, step, done - staged, staged - start);
+}
+
+static Status train(Runtime *rt, Report *r) {
+    uint64_t steps = count_steps(rt);
+    Status st = dtrt_report_open(rt, r, steps);
+    if (!st && rt->o.save_grads) st = dtrt_grads_open(rt, rt->o.save_grads);
+    for (uint64_t step = 0; step < steps && !st; step++) {
+        st = train_step(rt, r, step);
+        if (step == 0 && rt->grad_user) st = dtrt_grads_close(rt, st);
+    }
+    Status closed = dtrt_report_close(rt, r);
+    if (!st) st = closed;
+    if (!st && rt->o.save) st = dtrt_checkpoint_save(rt, rt->o.save, steps);
+    if (!st && rt->o.profile) st = dtrt_report_profile(rt);
+    return !st && rt->o.json ? dtrt_report_summary(rt, r) : st;
+}
+
+int dtrt_main(const DtrtProgram *p, int argc, char **argv) {
+    static Runtime rt; /* static: not in registers when dtrt_fail jumps */
+    static Report report;
+    rt = (Runtime){.p = p, .exe = -1, .running = -1};
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of write, like a full disk */
+    Status st = check_program(p);
+    if (!st) st = dtrt_options_parse(p, argc, argv, &rt.o);
+    if (!st && rt.o.help) {
+        dtrt_options_help(p, argv[0]);
+        free(rt.o.lr);
+        return 0;
+    }
+    if (!st) st = open_all(&rt);
+    if (!st) {
+        if (setjmp(rt.fail)) {
+            st = ST_DATA;
+        } else {
+            st = rt.o.check_grad ? dtrt_check_grad(&rt) : train(&rt, &report);
+        }
+    }
+    if (rt.grad_user) dtrt_grads_close(&rt, st);
+    free_all(&rt);
+    return (int)st;
+}

@@ -1,0 +1,194 @@
+/* report.c - what the user sees of a run: the progress line on stderr, the log of --log, the
+ * profile, and the summary of --json. Times of steps go into fixed rings, so that a step allocates
+ * nothing. */
+#include "core.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t dtrt_now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+Status dtrt_report_open(Runtime *rt, Report *r, uint64_t steps) {
+    *r = (Report){.steps = steps, .start_ns = dtrt_now_ns(), .tty = isatty(STDERR_FILENO)};
+    if (!rt->o.log) return ST_OK;
+    r->log = fopen(rt->o.log, "w");
+    if (r->log) return ST_OK;
+    dtrt_error("%s: cannot be written: %s", rt->o.log, strerror(errno));
+    return ST_MACHINE;
+}
+
+/* "3.91/4.00 GiB", in the unit of the budget */
+static void memory_text(const Runtime *rt, char *buf, size_t n) {
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB"};
+    double have = (double)rt->block_bytes, all = (double)rt->p->budget_bytes;
+    int u = 0;
+    if (!rt->p->budget_bytes) all = have;
+    for (; all >= 1024 && u < 3; u++, have /= 1024) all /= 1024;
+    snprintf(buf, n, "%.2f/%.2f %s", have, all, unit[u]);
+}
+
+static bool due(Report *r, uint64_t now) {
+    uint64_t tenth = r->steps / 10, gap = r->tty ? 100000000u : 1000000000u;
+    if (r->done == 1 || r->done == r->steps) return true;
+    if (now - r->last_ns >= gap) return true;
+    return !r->tty && tenth && r->done % tenth == 0;
+}
+
+static void progress(Runtime *rt, Report *r, uint64_t now) {
+    char mem[64], acc[32] = "";
+    double seconds = (double)(now - r->start_ns) * 1e-9;
+    double samples = (double)r->done * (double)dtrt_program_batch(rt->p);
+    memory_text(rt, mem, sizeof mem);
+    if (r->epoch_counted)
+        snprintf(acc, sizeof acc, " acc %.4g", (double)r->epoch_hits / (double)r->epoch_counted);
+    fprintf(stderr, "%sstep %" PRIu64 "/%" PRIu64 " loss %.6g%s lr %.4g %.0f samples/s mem %s%s",
+            r->tty ? "\r" : "", r->done, r->steps, (double)rt->loss, acc, (double)rt->ctx.lr,
+            seconds > 0 ? samples / seconds : 0, mem, r->tty ? "\x1b[K" : "\n");
+    if (r->tty && r->done == r->steps) fputc('\n', stderr);
+    r->last_ns = now;
+}
+
+static Status log_step(Runtime *rt, Report *r, uint64_t step, double ms) {
+    fprintf(r->log, "{\"step\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"loss\":", step,
+            dtrt_loader_epoch(&rt->loader, step));
+    dtrt_json_float(r->log, rt->loss);
+    if (rt->counted) fprintf(r->log, ",\"accuracy\":%.9g", (double)rt->hits / (double)rt->counted);
+    fprintf(r->log, ",\"lr\":%.9g,\"step_ms\":%.3f}\n", (double)rt->ctx.lr, ms);
+    if (!fflush(r->log)) return ST_OK;
+    dtrt_error("%s: cannot be written: %s", rt->o.log, strerror(errno));
+    return ST_MACHINE;
+}
+
+Status dtrt_report_step(Runtime *rt, Report *r, uint64_t step, uint64_t step_ns, uint64_t data_ns) {
+    uint64_t now = dtrt_now_ns();
+    if (step && dtrt_loader_epoch(&rt->loader, step) != dtrt_loader_epoch(&rt->loader, step - 1))
+        r->epoch_hits = r->epoch_counted = 0;
+    r->epoch_hits += rt->hits;
+    r->epoch_counted += rt->counted;
+    if (r->nloss < MAX_LOSSES) r->loss[r->nloss++] = rt->loss;
+    r->ms[r->done % MAX_TIMES] = (float)step_ns * 1e-6f;
+    r->data_ms[r->done % MAX_TIMES] = (float)data_ns * 1e-6f;
+    r->done++;
+    if (due(r, now)) progress(rt, r, now);
+    return r->log ? log_step(rt, r, step, (double)step_ns * 1e-6) : ST_OK;
+}
+
+Status dtrt_report_close(Runtime *rt, Report *r) {
+    if (!r->log) return ST_OK;
+    int rc = fclose(r->log);
+    r->log = NULL;
+    if (!rc) return ST_OK;
+    dtrt_error("%s: cannot be written: %s", rt->o.log, strerror(errno));
+    return ST_MACHINE;
+}
+
+static int by_float(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts the ring: for the end of the run. */
+static double median(float *ms, uint64_t done) {
+    uint64_t n = done < MAX_TIMES ? done : MAX_TIMES;
+    if (!n) return 0;
+    qsort(ms, n, sizeof *ms, by_float);
+    return n % 2 ? (double)ms[n / 2] : ((double)ms[n / 2 - 1] + (double)ms[n / 2]) / 2;
+}
+
+Status dtrt_report_summary(Runtime *rt, Report *r) {
+    const DtrtProgram *p = rt->p;
+    char hex[65];
+    Status st = dtrt_weights_sha256(rt, hex);
+    if (st) return st;
+    printf("{\"model\":");
+    dtrt_json_string(stdout, p->model);
+    printf(",\"target\":\"%s\",\"mode\":\"static\",\"steps\":%" PRIu64 ",\"losses\":[", p->target,
+           r->done);
+    for (uint64_t i = 0; i < r->nloss; i++) {
+        if (i) putchar(',');
+        dtrt_json_float(stdout, r->loss[i]);
+    }
+    printf("],\"step_ms\":%.6g,\"data_ms\":%.6g", median(r->ms, r->done),
+           median(r->data_ms, r->done));
+    printf(",\"budget_bytes\":%" PRIu64 ",\"peak_bytes\":%" PRIu64
+           ",\"planned_peak_bytes\":%" PRIu64,
+           p->budget_bytes, rt->block_bytes, p->persistent_bytes + p->arena_bytes);
+    printf(",\"persistent_bytes\":%" PRIu64 ",\"library_bytes\":%" PRIu64, p->persistent_bytes,
+           rt->library_bytes);
+    printf(",\"planned_overhead\":%.6g,\"recomputed_runs\":%u,\"evictions\":%u,\"threads\":%d",
+           p->planned_overhead, p->recomputed_runs, p->evictions, rt->ctx.threads);
+    if (r->epoch_counted)
+        printf(",\"metric\":\"accuracy\",\"accuracy\":%.9g",
+               (double)r->epoch_hits / (double)r->epoch_counted);
+    else
+        printf(",\"metric\":null");
+    printf(",\"seed\":%" PRIu64 ",\"weights_sha256\":\"%s\"}\n", rt->ctx.seed, hex);
+    if (!fflush(stdout)) return ST_OK;
+    dtrt_error("stdout cannot be written: %s", strerror(errno));
+    return ST_MACHINE;
+}
+
+/* ---- profile ------------------------------------------------------------------------------ */
+
+static int by_u64(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* All runs of one node are one row: they do the same work. */
+static void put_node(FILE *f, Runtime *rt, uint32_t first, const char *separator) {
+    const DtrtProgram *p = rt->p;
+    static uint64_t ns[PROFILE_SAMPLES * 16];
+    uint64_t runs = 0, min = UINT64_MAX, n = 0;
+    for (uint32_t i = first; i < p->nrun; i++) {
+        const ProfileSlot *s = &rt->profile[i];
+        if (p->run[i].node != p->run[first].node || !s->runs) continue;
+        uint64_t have = s->runs < PROFILE_SAMPLES ? s->runs : PROFILE_SAMPLES;
+        for (uint64_t k = 0; k < have && n < sizeof ns / sizeof *ns; k++) ns[n++] = s->ns[k];
+        if (s->min_ns < min) min = s->min_ns;
+        runs += s->runs;
+    }
+    if (!n) return;
+    qsort(ns, n, sizeof *ns, by_u64);
+    fprintf(f, "%s\n{\"node\":%u,\"name\":", separator, p->run[first].node);
+    dtrt_json_string(f, p->run[first].name);
+    fprintf(f,
+            ",\"op\":\"%s\",\"phase\":%u,\"runs\":%" PRIu64 ",\"min_ns\":%" PRIu64
+            ",\"median_ns\":%" PRIu64 "}",
+            p->run[first].op, p->run[first].phase, runs, min, ns[n / 2]);
+}
+
+Status dtrt_report_profile(Runtime *rt) {
+    const DtrtProgram *p = rt->p;
+    char *text = NULL;
+    size_t n = 0;
+    OutFile out;
+    FILE *f = open_memstream(&text, &n);
+    if (!f) return dtrt_no_memory(4096);
+    fputs("{\"format\":1,\"model\":", f);
+    dtrt_json_string(f, p->model);
+    fprintf(f, ",\"model_sha256\":\"%s\",\"target\":\"%s\",\"threads\":%d,\"nodes\":[",
+            p->model_sha256, p->target, rt->ctx.threads);
+    const char *separator = "";
+    for (uint32_t i = 0; i < p->nrun; i++) {
+        bool seen = false;
+        for (uint32_t k = 0; k < i && !seen; k++) seen = p->run[k].node == p->run[i].node;
+        if (seen) continue;
+        put_node(f, rt, i, separator);
+        separator = ",";
+    }
+    fputs("]}\n", f);
+    if (fclose(f)) return dtrt_no_memory(4096);
+    Status st = dtrt_out_open(&out, rt->o.profile);
+    dtrt_out_write(&out, text, n);
+    free(text);
+    return st ? (dtrt_out_abort(&out), st) : dtrt_out_commit(&out);
+}
