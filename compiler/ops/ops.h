@@ -115,6 +115,11 @@ ValueId op_transpose(Graph *g, Phase ph, const char *name, ValueId v, const int6
 /* Sums v down to shape s (the inverse of broadcasting); v itself when equal. */
 ValueId op_reduce_to(Graph *g, Phase ph, const char *name, ValueId v, const Shape *s);
 
+/* ---- check.c: for graphs that came as text, after ir_verify ------------------------------------ */
+/* Every node has the outputs, dtypes and shapes that inference gives it, and Fused bodies make sense.
+ * Reports each fault. */
+bool op_check(Diag *d, const Graph *g);
+
 /* ---- geometry.c: shared by conv.c, pool.c and cost ------------------------------------------ */
 typedef struct {
     uint32_t nd;               /* spatial axes, 1..3 */
@@ -125,6 +130,21 @@ typedef struct {
 } Geometry;
 /* Geometry of Conv, ConvGradX, ConvGradW, MaxPool(Grad), AveragePool(Grad). */
 bool op_geometry(const Graph *g, const Node *n, Geometry *out);
+
+/* ---- conv.c, matmul.c: the runtime object that a node uses; emission writes it, cost asks it ------ */
+typedef struct {
+    Geometry q;
+    bool packed, fwd, grad_x, grad_w; /* one of the three passes is set */
+} ConvObject;
+/* False when n is no convolution. packed as in CpuEmit; may be NULL. */
+bool op_conv_object(const Graph *g, const bool *packed, const Node *n, ConvObject *out);
+typedef struct {
+    bool trans_a, trans_b, bias;
+    double alpha;
+    uint32_t nbatch;
+    int64_t batch_a[IR_MAX_RANK], batch_b[IR_MAX_RANK], m, n, k;
+} MatmulObject;
+bool op_matmul_object(const Graph *g, const Node *n, MatmulObject *out);
 
 /* ---- loopnest.c: the iteration space of elementwise nodes, column reductions, Fused nodes -------- */
 typedef struct {

@@ -53,6 +53,8 @@ static bool grad_pool(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din) {
     const Node pool = g->node[n];
     bool max = pool.op == OP_MaxPool;
     if (!c->need[pool.in[0]]) return true;
+    if (max && (pool.nout < 2 || pool.out[1] == NO_ID))
+        return diag_error(c->d, ir_place(g, n, NO_ID), "expected the output that keeps positions");
     Attr *attr = ARENA_ARRAY(g->arena, Attr, pool.nattr + 1);
     for (uint32_t i = 0; i < pool.nattr; i++) attr[i] = pool.attr[i];
     const Shape *s = &g->value[pool.in[0]].shape;
