@@ -44,7 +44,7 @@ static Graph *load_text(Arena *a, Diag *d, const char *path) {
         return NULL;
     }
     Graph *g = ir_parse(a, d, path, text);
-    return g && ir_verify(d, g) ? g : NULL;
+    return g && ir_verify(d, g) && op_check(d, g) ? g : NULL;
 }
 
 static int load(Arena *a, Diag *d, const Options *o, Work *w) {
