@@ -57,7 +57,7 @@ static ValueId finish(Graph *g, NodeId n) {
     bool ok = op_infer(g, &d, n);
     if (!ok) fputs(d.log.at, stderr);
     assert(ok);
-    return g->node[n].out[0];
+    return g->node[n].nout ? g->node[n].out[0] : NO_ID;
 }
 
 ValueId op_make_attr(Graph *g, Phase ph, OpCode op, const char *name, uint32_t nin,
