@@ -3,9 +3,8 @@
  *   Y[n,m,o] = sum_{c,k} X[n, c, o*stride + k*dilation - pad] W[m,c,k] (+ bias[m]) (then ReLU)
  *   dX = transposed convolution of dY with W; dW = correlation of X with dY; dbias = sum of dY.
  *
- * One runtime object serves all passes of one geometry. An object lists the passes that the graph
- * really has, so that no primitive is made in vain; a gradient uses the object of the forward node
- * it belongs to (same weight or same image), which fixes the bias and relu fields. */
+ * Each pass of a geometry is a runtime object of its own; where packed weights are kept depends on
+ * the geometry alone, so all of them agree on it. */
 #include "window.h"
 
 static bool infer_conv(InferCtx *c, NodeId n) {
@@ -92,85 +91,27 @@ static bool grad_conv(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din) {
 
 /* ---- emission -------------------------------------------------------------------------------- */
 
-static bool same_sizes(const int64_t *a, const int64_t *b, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++)
-        if (a[i] != b[i]) return false;
-    return true;
-}
-
-/* Equal but for bias and relu. */
-static bool same_geometry(const Geometry *a, const Geometry *b) {
-    return a->nd == b->nd && a->channels_last == b->channels_last && a->n == b->n &&
-           a->ci == b->ci && a->co == b->co && a->group == b->group &&
-           same_sizes(a->in, b->in, a->nd) && same_sizes(a->kernel, b->kernel, a->nd) &&
-           same_sizes(a->stride, b->stride, a->nd) && same_sizes(a->dilation, b->dilation, a->nd) &&
-           same_sizes(a->pad_lo, b->pad_lo, a->nd) && same_sizes(a->pad_hi, b->pad_hi, a->nd);
-}
-
-static bool is_conv(OpCode op) {
-    return op == OP_Conv || op == OP_ConvGradX || op == OP_ConvGradW;
-}
-
-static bool is_packed(const CpuEmit *e, const Node *n) {
-    return e->packed && e->packed[n->op == OP_ConvGradW ? n->out[0] : n->in[1]];
-}
-
-/* Is `fwd` the convolution that gradient node n belongs to? The weight tells for dX, the image for
- * dW. */
-static bool belongs_to(const Node *n, const Node *fwd) {
-    return n->op == OP_ConvGradX ? fwd->in[1] == n->in[1] : fwd->in[0] == n->in[1];
-}
-
-/* Geometry of the object that node n uses: a gradient takes bias and relu of its forward node. */
-static bool object_geometry(const CpuEmit *e, const Node *n, Geometry *q) {
-    TRY(op_geometry(e->g, n, q));
-    if (n->op == OP_Conv) return true;
-    for (uint32_t i = 0; i < e->g->nnode; i++) {
-        const Node *fwd = &e->g->node[i];
-        Geometry f;
-        if (fwd->op != OP_Conv || !belongs_to(n, fwd) || is_packed(e, fwd) != is_packed(e, n))
-            continue;
-        if (!op_geometry(e->g, fwd, &f) || !same_geometry(&f, q)) continue;
-        q->bias = f.bias;
-        q->relu = f.relu;
-        return true;
-    }
-    return true;
-}
-
-/* Which passes of the object does the graph run? */
-static bool fill_passes(const CpuEmit *e, const Node *n, const Geometry *q, bool *fwd, bool *gx,
-                        bool *gw) {
-    *fwd = *gx = *gw = false;
-    for (uint32_t i = 0; i < e->g->nnode; i++) {
-        const Node *m = &e->g->node[i];
-        Geometry r;
-        if (!is_conv(m->op) || is_packed(e, m) != is_packed(e, n)) continue;
-        TRY(op_geometry(e->g, m, &r));
-        if (!same_geometry(&r, q)) continue;
-        TRY(object_geometry(e, m, &r));
-        if (r.bias != q->bias || r.relu != q->relu) continue;
-        if (m->op == OP_Conv) *fwd = true;
-        if (m->op == OP_ConvGradX) *gx = true;
-        if (m->op == OP_ConvGradW) *gw = true;
-    }
-    return true;
+bool op_conv_object(const Graph *g, const bool *packed, const Node *n, ConvObject *out) {
+    bool fwd = n->op == OP_Conv, gx = n->op == OP_ConvGradX, gw = n->op == OP_ConvGradW;
+    if (!fwd && !gx && !gw) return false;
+    *out = (ConvObject){.fwd = fwd, .grad_x = gx, .grad_w = gw};
+    out->packed = packed && packed[gw ? n->out[0] : n->in[1]];
+    return op_geometry(g, n, &out->q);
 }
 
 static bool conv_object(CpuEmit *e, const Node *n, uint32_t *number) {
-    Geometry q;
-    bool fwd, gx, gw;
-    TRY(object_geometry(e, n, &q));
-    TRY(fill_passes(e, n, &q, &fwd, &gx, &gw));
+    ConvObject c;
+    TRY(op_conv_object(e->g, e->packed, n, &c));
+    const Geometry *q = &c.q;
     Text t;
     text_init(&t, e->arena);
     text_add(&t,
              "{.nd = %u, .channels_last = %d, .group = %lld, .bias = %d, .relu = %d, .packed = %d",
-             q.nd, q.channels_last, (long long)q.group, q.bias, q.relu, is_packed(e, n));
-    text_add(&t, ", .fwd = %d, .grad_x = %d, .grad_w = %d", fwd, gx, gw);
-    text_add(&t, ", .n = %lld, .ci = %lld, .co = %lld", (long long)q.n, (long long)q.ci,
-             (long long)q.co);
-    window_fields(&t, &q);
+             q->nd, q->channels_last, (long long)q->group, q->bias, q->relu, c.packed);
+    text_add(&t, ", .fwd = %d, .grad_x = %d, .grad_w = %d", c.fwd, c.grad_x, c.grad_w);
+    text_add(&t, ", .n = %lld, .ci = %lld, .co = %lld", (long long)q->n, (long long)q->ci,
+             (long long)q->co);
+    window_fields(&t, q);
     text_char(&t, '}');
     *number = e->object(e, "DtrtConv", t.at);
     return true;

@@ -161,22 +161,40 @@ static void add_batch(Text *t, const char *field, const int64_t *v, uint32_t n) 
     text_char(t, '}');
 }
 
-static bool cpu_matmul(CpuEmit *e, const Node *n) {
-    Product p = read_product(e->g, n);
-    bool bias = n->nin > 2 && n->in[2] != NO_ID;
+bool op_matmul_object(const Graph *g, const Node *n, MatmulObject *out) {
+    if (n->op != OP_MatMul) return false;
+    Product p = read_product(g, n);
     collapse_rows(&p);
     merge_batch(&p);
+    *out = (MatmulObject){.trans_a = p.trans_a,
+                          .trans_b = p.trans_b,
+                          .bias = n->nin > 2 && n->in[2] != NO_ID,
+                          .alpha = ir_get_f(n, A_alpha, 1),
+                          .m = p.m,
+                          .n = p.n,
+                          .k = p.k,
+                          .nbatch = p.nbatch};
+    for (uint32_t i = 0; i < p.nbatch; i++) {
+        out->batch_a[i] = p.batch_a[i];
+        out->batch_b[i] = p.batch_b[i];
+    }
+    return true;
+}
+
+static bool cpu_matmul(CpuEmit *e, const Node *n) {
+    MatmulObject p;
+    TRY(op_matmul_object(e->g, n, &p));
     Text t;
     text_init(&t, e->arena);
     text_add(&t, "{.nbatch = %u, .trans_a = %d, .trans_b = %d, .bias = %d, .alpha = %s", p.nbatch,
-             p.trans_a, p.trans_b, bias, op_c_float(e->arena, ir_get_f(n, A_alpha, 1)));
+             p.trans_a, p.trans_b, p.bias, op_c_float(e->arena, p.alpha));
     add_batch(&t, "batch_a", p.batch_a, p.nbatch);
     add_batch(&t, "batch_b", p.batch_b, p.nbatch);
     text_add(&t, ", .m = %lld, .n = %lld, .k = %lld}", (long long)p.m, (long long)p.n,
              (long long)p.k);
     uint32_t obj = e->object(e, "DtrtMatmul", t.at);
     text_add(e->body, "    dtrt_matmul(&DtrtMatmul_%u, p[0], p[1], %s, p[%u], p[%u]);\n", obj,
-             bias ? "p[2]" : "NULL", n->nin, n->nin + 1);
+             p.bias ? "p[2]" : "NULL", n->nin, n->nin + 1);
     return true;
 }
 
