@@ -324,7 +324,7 @@ static void class_loss(const Call *c) {
 }
 
 /* ---- dispatch ---- */
-static void call(const Call *c) {
+void interp_call(const Call *c) {
     if (op_def(c->op)->flags & OPF_EW) {
         elementwise(c);
         return;
@@ -377,7 +377,7 @@ static void fused(const Node *n, const Ten *in, Ten *out) {
             res[2 * k + r].s = b->space;
             res[2 * k + r].x = ARENA_ARRAY(a, double, ten_count(&b->space));
         }
-        call(&(Call){p->op, p->nattr, p->narg, 2, p->attr, arg, &res[2 * k], p->key});
+        interp_call(&(Call){p->op, p->nattr, p->narg, 2, p->attr, arg, &res[2 * k], p->key});
     }
     for (uint32_t k = 0; k < n->nout; k++)
         if (out[k].x)
@@ -399,7 +399,7 @@ void interp_run(const Graph *g, Ten *val, NodeId from, NodeId to) {
         if (nd->op == OP_Fused)
             fused(nd, in, out);
         else
-            call(&(Call){nd->op, nd->nattr, nd->nin, nd->nout, nd->attr, in, out, nd->key});
+            interp_call(&(Call){nd->op, nd->nattr, nd->nin, nd->nout, nd->attr, in, out, nd->key});
     }
 }
 

@@ -35,6 +35,8 @@ const int64_t *call_ints(const Call *c, AttrKey k); /* NULL when absent */
 bool interp_window(const Call *c);
 bool interp_movement(const Call *c);
 
+/* Runs one operator. */
+void interp_call(const Call *c);
 /* Memory for all values; sources with data are filled from it. */
 Ten *interp_new(Arena *a, const Graph *g);
 /* Runs nodes from .. to-1. */
