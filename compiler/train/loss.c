@@ -75,6 +75,24 @@ static bool make_target(Graph *g, Diag *d, const LossSpec *spec, DType dt, const
     return true;
 }
 
+/* Where images are channels-last, y may be a transposed copy whose axes other than the class axis
+ * kept their order. The loss is the same over the original, which spares the gradient the way back;
+ * the copy is then there for metrics only. */
+static ValueId before_transpose(const Graph *g, ValueId y, int64_t *axis) {
+    NodeId n = g->value[y].def;
+    if (n == NO_ID || g->node[n].op != OP_Transpose) return y;
+    uint32_t rank;
+    const int64_t *perm = ir_get_ints(&g->node[n], A_perm, &rank);
+    int64_t last = -1;
+    for (int64_t k = 0; k < rank; k++) {
+        if (k == *axis) continue;
+        if (perm[k] < last) return y;
+        last = perm[k];
+    }
+    *axis = perm[*axis];
+    return g->node[n].in[0];
+}
+
 /* cross-entropy, nll: class indices over the shape without the class axis */
 static bool class_loss(Graph *g, Diag *d, const LossSpec *spec, ValueId y) {
     Shape s = g->value[y].shape, labels = {0};
@@ -85,7 +103,7 @@ static bool class_loss(Graph *g, Diag *d, const LossSpec *spec, ValueId y) {
                           shape_str(d->arena, &s));
     for (int64_t k = 0; k < rank; k++)
         if (k != axis) labels.dim[labels.rank++] = s.dim[k];
-    ValueId in[2] = {y, NO_ID};
+    ValueId in[2] = {before_transpose(g, y, &axis), NO_ID};
     TRY(make_target(g, d, spec, DT_I64, &labels, &in[1]));
     Attr attr[3] = {attr_i(g->arena, A_axis, axis)};
     uint32_t n = 1;

@@ -376,6 +376,10 @@ static const Net nets[] = {
      "fwd %3 f32[4] \"y\" = Mul(%2, %1) \"y\"\noutput %3\n"},
     {"cross-entropy", "cross-entropy:class_axis=-1,label_smoothing=0.1",
      "%0 param f32[3,2,4] \"w\"\nfwd %1 f32[3,2,4] \"y\" = Tanh(%0) \"y\"\noutput %1\n"},
+    {"cross-entropy of a channels-last image", "cross-entropy:ignore_index=1",
+     "%0 param f32[2,3,2,4] \"w\"\n"
+     "fwd %1 f32[2,3,2,4] \"h\" = Tanh(%0) \"h\"\n"
+     "fwd %2 f32[2,4,3,2] \"y\" = Transpose(%1) {perm=[0,3,1,2]} \"y\"\noutput %2\n"},
     {"nll", "nll:ignore_index=1",
      "%0 param f32[3,4,2] \"w\"\n"
      "fwd %1 f32[3,4,2] \"y\" = LogSoftmax(%0) {axis=1} \"y\"\noutput %1\n"},

@@ -74,6 +74,29 @@ static void test_golden(void) {
     arena_free(a);
 }
 
+/* The class axis 1 of the output is axis 3 of the channels-last image, which the loss reads;
+ * another order of the other axes cannot be looked through. */
+static void test_channels_last(const char *perm, int64_t axis) {
+    Arena *a = arena_new();
+    Diag d;
+    diag_init(&d, a, stderr);
+    const char *text = arena_printf(a,
+                                    "graph \"t\"\n%%0 param f32[2,3,3,4] \"w\"\n"
+                                    "fwd %%1 f32[2,3,3,4] \"h\" = Tanh(%%0) \"h\"\n"
+                                    "fwd %%2 f32[2,4,3,3] \"y\" = Transpose(%%1) {perm=%s} \"y\"\n"
+                                    "output %%2\n",
+                                    perm);
+    Graph *g = step_of(a, &d, text, "cross-entropy", "sgd");
+    CHECK(g && ir_verify(&d, g));
+    if (g) {
+        const Node *loss = &g->node[g->value[g->loss].def];
+        CHECK_EQ(loss->in[0], axis == 3 ? 1 : 2);
+        CHECK_EQ(ir_get_i(loss, A_axis, -1), axis);
+        CHECK_EQ(g->logits, 2);
+    }
+    arena_free(a);
+}
+
 /* ---- updates ---- */
 static NodeId node_named(const Graph *g, const char *name) {
     for (NodeId n = 0; g && n < g->nnode; n++)
@@ -266,6 +289,8 @@ static void test_roles(void) {
 
 int main(void) {
     test_golden();
+    test_channels_last("[0,3,1,2]", 3);
+    test_channels_last("[0,3,2,1]", 1);
     test_shared_weight();
     test_nothing_trained();
     test_messages();
