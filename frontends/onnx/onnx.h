@@ -10,13 +10,13 @@ typedef struct {
 } DimBinding;
 
 typedef struct {
-    int64_t batch;              /* --batch: binds the symbol of axis 0 of the inputs; 0: not given */
-    const DimBinding *dim;      /* --dim NAME=N */
+    int64_t batch;         /* --batch: binds the symbol of axis 0 of the inputs; 0: not given */
+    const DimBinding *dim; /* --dim NAME=N */
     uint32_t ndim;
-    bool dropout;               /* --dropout on (default): Dropout nodes in training mode stay */
-    bool need_weights;          /* false: missing external data is no error (inspect, plan) */
-    bool init_given;            /* --init kaiming/xavier: missing weights are filled later */
-    bool inference_default;     /* unbound symbolic dimensions become 1 (inspect) instead of an error */
+    bool dropout;           /* --dropout on (default): Dropout nodes in training mode stay */
+    bool need_weights;      /* false: missing external data is no error (inspect, plan) */
+    bool init_given;        /* --init kaiming/xavier: missing weights are filled later */
+    bool inference_default; /* unbound symbolic dimensions become 1 (inspect) instead of an error */
 } OnnxOptions;
 
 typedef struct {
@@ -28,22 +28,22 @@ typedef struct {
     const char *producer;
     uint64_t file_bytes;
     uint32_t nsymbol;
-    const char **symbol;        /* dimensions to bind */
+    const char **symbol; /* dimensions to bind */
     uint32_t nop;
-    const char **op_name;       /* op histogram of the file, sorted by name */
+    const char **op_name; /* op histogram of the file, sorted by name */
     uint32_t *op_count;
     uint32_t nunsupported;
     OnnxUnsupported *unsupported;
     uint32_t nnote;
-    const char **note;          /* repairs and warnings: "untied 12", "looks like an inference export" */
-    uint64_t missing_bytes;     /* external data that is not there */
-    const char *sha256;         /* of the file */
+    const char **note; /* repairs and warnings: "untied 12", "looks like an inference export" */
+    uint64_t missing_bytes; /* external data that is not there */
+    const char *sha256;     /* of the file */
 } OnnxInfo;
 
-/* Loads and imports. NULL after reporting (all unsupported nodes at once). info may be NULL; it is filled
- * as far as the import came, also on failure. The file stays mapped for the life of the arena.
- * Values of the result: model inputs ROLE_INPUT (f32, i64, i32, bool), float initializers ROLE_PARAM,
- * ROLE_FROZEN or ROLE_BUFFER by slot, everything else folded or ROLE_CONST. */
+/* Loads and imports. NULL after reporting (all unsupported nodes at once). info may be NULL; it is
+ * filled as far as the import came, also on failure. The file stays mapped for the life of the
+ * arena. Values of the result: model inputs ROLE_INPUT (f32, i64, i32, bool), float initializers
+ * ROLE_PARAM, ROLE_FROZEN or ROLE_BUFFER by slot, everything else folded or ROLE_CONST. */
 Graph *onnx_import(Arena *a, Diag *d, const char *path, const OnnxOptions *o, OnnxInfo *info);
 
 #endif

@@ -1,0 +1,170 @@
+/* import.c - onnx_import: the straight list of stages, and the loop over nodes.
+ *
+ *   load.c    file -> unpacked model          names.c  names, order, what is needed
+ *   dims.c    inputs with fixed shapes        roles.c  initializers
+ *   then every node, in order: evaluated if its inputs are known, else made
+ *
+ * Nodes that are not supported do not stop the loop: all of them are reported in one error. */
+#include "import.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#define MAX_SHOWN 40 /* unsupported nodes in the message; all are in OnnxInfo */
+
+static bool is_local_function(const Import *x, const NodeProto *p) {
+    const char *domain = p->domain ? p->domain : "";
+    for (size_t i = 0; i < x->model->n_functions; i++) {
+        const Onnx__FunctionProto *f = x->model->functions[i];
+        if (f->name && !strcmp(f->name, p->op_type) && !strcmp(f->domain ? f->domain : "", domain))
+            return true;
+    }
+    return false;
+}
+
+/* Finds the table row; records a node that has none. Those count even where no output needs them.
+ */
+static void find_row(Import *x, FileNode *f) {
+    Ctx c = {x, f};
+    const char *domain = f->p->domain ? f->p->domain : "";
+    bool main_domain = !*domain || !strcmp(domain, "ai.onnx");
+    if (is_local_function(x, f->p))
+        ctx_skip(&c, "local functions are not supported; inline them when exporting");
+    else if (!main_domain)
+        ctx_skip(&c, "%s", domain_why_not(domain));
+    else if (!(f->row = op_row(f->p->op_type)))
+        ctx_skip(&c, "%s", op_why_not(f->p->op_type));
+}
+
+static Res check_arity(const Ctx *c) {
+    const OpRow *r = c->n->row;
+    uint32_t nin = c->n->nin, nout = c->n->nout;
+    while (nin && c->n->in[nin - 1] == NO_ID) nin--;
+    if (nin < r->min_in || (r->max_in != 255 && nin > r->max_in))
+        return ctx_fail(c, "expected %u to %u inputs, found %u", r->min_in, r->max_in, nin);
+    for (uint32_t i = 0; i < r->min_in; i++)
+        if (!has_in(c, i)) return ctx_fail(c, "input %u is not there", i);
+    if (r->max_out != 255 && nout > r->max_out)
+        return ctx_fail(c, "expected at most %u outputs, found %u", r->max_out, nout);
+    return OK;
+}
+
+static bool is_known(const Ctx *c) {
+    for (uint32_t i = 0; i < c->n->nin; i++)
+        if (has_in(c, i) && !known_in(c, i)) return false;
+    return true;
+}
+
+static bool is_lost(const Ctx *c) {
+    for (uint32_t i = 0; i < c->n->nin; i++)
+        if (has_in(c, i) && c->x->slot.at[c->n->in[i]].lost) return true;
+    return false;
+}
+
+static Res convert(Ctx *c) {
+    const OpRow *r = c->n->row;
+    if (!r || is_lost(c)) return SKIP;
+    MUST(check_arity(c));
+    bool by_shape = r->eval == eval_shape || r->eval == eval_size;
+    if (r->eval && (by_shape || is_known(c))) return eval_node(c);
+    if (!r->make) return ctx_skip(c, "only supported where its inputs are constants");
+    return r->make(c);
+}
+
+/* Results with the last reader behind them are given back. */
+static void release_inputs(Import *x, const FileNode *f) {
+    for (uint32_t i = 0; i < f->nin; i++) {
+        if (f->in[i] == NO_ID) continue;
+        Slot *s = &x->slot.at[f->in[i]];
+        if (--s->uses == 0 && s->known) tensor_release(x, s->known);
+    }
+}
+
+static bool convert_nodes(Import *x) {
+    for (uint32_t n = 0; n < x->nnode; n++) find_row(x, &x->node[n]);
+    TRY(roles_assign(x));
+    for (uint32_t k = 0; k < x->nnode; k++) {
+        FileNode *f = &x->node[x->order[k]];
+        if (!f->live) continue;
+        Ctx c = {x, f};
+        Res r = convert(&c);
+        if (r == FAIL) return false;
+        for (uint32_t i = 0; r == SKIP && i < f->nout; i++)
+            if (f->out[i] != NO_ID) x->slot.at[f->out[i]].lost = true;
+        release_inputs(x, f);
+    }
+    return true;
+}
+
+static bool report_unsupported(Import *x) {
+    uint32_t n = x->unsupported.n;
+    if (!n) return true;
+    Text t;
+    text_init(&t, x->tmp);
+    text_str(&t, "");
+    for (uint32_t i = 0; i < n && i < MAX_SHOWN; i++) {
+        const OnnxUnsupported *u = &x->unsupported.at[i];
+        bool main_domain = !strcmp(u->domain, "ai.onnx");
+        text_add(&t, "\n  node '%s' (%s%s%s): %s", diag_name(x->tmp, u->node),
+                 main_domain ? "" : diag_name(x->tmp, u->domain),
+                 main_domain ? "" : "::", diag_name(x->tmp, u->op), u->why);
+    }
+    if (n > MAX_SHOWN) text_add(&t, "\n  and %u more", n - MAX_SHOWN);
+    return diag_error(x->d, (Place){.file = x->file}, "%u of %u nodes are not supported:%s", n,
+                      x->nnode, t.at);
+}
+
+static bool collect_outputs(Import *x) {
+    Graph *g = x->g;
+    g->noutput = (uint32_t)x->graph->n_output;
+    g->output = ARENA_ARRAY(g->arena, ValueId, g->noutput);
+    for (uint32_t i = 0; i < g->noutput; i++) {
+        Slot *s = &x->slot.at[slot_of(x, x->graph->output[i]->name)];
+        if (s->value == NO_ID) s->value = constant(x, s->name, s->known, ROLE_CONST);
+        g->output[i] = s->value;
+    }
+    return true;
+}
+
+static bool import_stages(Import *x, Span bytes) {
+    TRY(load_model(x, bytes));
+    x->g = ir_new(x->a, x->file);
+    TRY(names_resolve(x));
+    TRY(dims_bind(x));
+    bool converted = convert_nodes(x);
+    return report_unsupported(x) && converted && collect_outputs(x);
+}
+
+static void fill_info(const Import *x) {
+    if (!x->info) return;
+    x->info->nunsupported = x->unsupported.n;
+    x->info->unsupported = x->unsupported.at;
+    x->info->nnote = x->notes.n;
+    x->info->note = x->notes.at;
+    x->info->missing_bytes = x->src.missing_bytes;
+}
+
+Graph *import_bytes(Arena *a, Diag *d, const char *file, const char *folder, Span bytes,
+                    const OnnxOptions *o, OnnxInfo *info) {
+    if (info) *info = (OnnxInfo){0};
+    Import x = {.a = a, .tmp = arena_new(), .d = d, .file = file, .opt = o, .info = info};
+    x.src = (Sources){.file = file, .folder = folder, .need = o->need_weights && !o->init_given};
+    bool ok = import_stages(&x, bytes);
+    fill_info(&x);
+    for (uint32_t i = 0; i < x.heap.n; i++) tensor_release(&x, x.heap.at[i]);
+    if (!ok) external_unmap(&x.src);
+    arena_free(x.tmp);
+    return ok ? x.g : NULL;
+}
+
+Graph *onnx_import(Arena *a, Diag *d, const char *path, const OnnxOptions *o, OnnxInfo *info) {
+    Span bytes;
+    if (info) *info = (OnnxInfo){0};
+    if (!load_map(d, path, &bytes)) return NULL;
+    const char *slash = strrchr(path, '/');
+    size_t n = slash ? (size_t)(slash - path) : 0;
+    const char *folder = !slash ? "." : n ? arena_strn(a, path, n) : "/";
+    Graph *g = import_bytes(a, d, path, folder, bytes, o, info);
+    if (!g) munmap((void *)(uintptr_t)bytes.at, bytes.n);
+    return g;
+}

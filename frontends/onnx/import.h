@@ -1,0 +1,357 @@
+/* import.h - private to the importer: its state, and the prototypes of its files.
+ *
+ * Every tensor name of the file is a Slot. A slot is known (its value is computed at compile time),
+ * has a run-time value in the graph, both (a constant that a run-time node reads), or is lost (an
+ * unsupported node would have made it). Nodes are visited in topological order; one whose inputs
+ * are all known is evaluated (eval*.c), the others become IR nodes (make*.c). */
+#ifndef DTRC_ONNX_IMPORT_H
+#define DTRC_ONNX_IMPORT_H
+
+#include "onnx.h"
+#include "onnx.pb-c.h"
+
+typedef Onnx__ModelProto ModelProto;
+typedef Onnx__GraphProto GraphProto;
+typedef Onnx__NodeProto NodeProto;
+typedef Onnx__AttributeProto AttributeProto;
+typedef Onnx__TensorProto TensorProto;
+typedef Onnx__ValueInfoProto ValueInfoProto;
+
+typedef struct {
+    const uint8_t *at;
+    uint64_t n;
+} Span;
+
+/* ---- wire.c ------------------------------------------------------------------------------- */
+typedef struct {
+    Span message; /* the ModelProto without the fields that nobody reads; raw_data of tensor t holds
+                     a 4-byte little-endian index into payload */
+    Span *payload; /* raw_data as it lies in the file */
+    uint32_t npayload;
+    uint32_t nsparse; /* sparse tensors that were left out */
+} Wire;
+/* Checks the wire format of a serialized ModelProto within limits and writes the short message. */
+bool wire_shrink(Arena *a, Diag *d, const char *file, Span model, Wire *out);
+
+/* ---- tensor.c ----------------------------------------------------------------------------- */
+/* A tensor known at compile time. f16 and bf16 are widened to f32; 8- and 16-bit integers to i32,
+ * unsigned 32- and 64-bit ones to i64. */
+typedef struct {
+    DType dtype;
+    Shape shape;
+    uint64_t count;
+    const void *data; /* row-major, possibly unaligned; NULL when missing or empty */
+    bool missing;     /* the values are in an external file that is not there */
+    void *heap;       /* data, when eval allocated it outside the arena */
+} Tensor;
+
+/* Where the bytes of tensors may lie. */
+typedef struct {
+    const char *file;    /* model path, for messages */
+    const char *folder;  /* of the model; NULL: bytes in memory, no external data */
+    bool need;           /* missing external data is an error */
+    const Span *payload; /* Wire.payload */
+    uint32_t npayload;
+    Map *maps;        /* external files by location, index into mapped */
+    VEC(Span) mapped; /* at == NULL: not there */
+    uint64_t missing_bytes;
+} Sources;
+
+bool tensor_read(Arena *a, Diag *d, Sources *s, Place p, const TensorProto *t, Tensor *out);
+/* The dtype that stands for an ONNX element type; false for strings, complex numbers, unknown ones.
+ */
+bool elem_dtype(int32_t elem, DType *out);
+const char *elem_name(int32_t elem);
+int64_t tensor_int(const Tensor *t, uint64_t i); /* any dtype; floats truncate, saturating */
+double tensor_real(const Tensor *t, uint64_t i);
+bool is_real(DType d);
+
+/* ---- external.c --------------------------------------------------------------------------- */
+/* The bytes of a tensor with external data, mapped. *missing: the file is not there. */
+bool external_read(Arena *a, Diag *d, Sources *s, Place p, const TensorProto *t, uint64_t bytes,
+                   Span *out, bool *missing);
+void external_unmap(Sources *s);
+
+/* ---- the import ---------------------------------------------------------------------------- */
+typedef struct Ctx Ctx;
+typedef enum {
+    FAIL, /* an error was reported */
+    OK,
+    SKIP /* the node was recorded as unsupported; the import goes on to find the others */
+} Res;
+#define MUST(call)                                                                                 \
+    do {                                                                                           \
+        Res res_ = (call);                                                                         \
+        if (res_ != OK) return res_;                                                               \
+    } while (0)
+
+/* What the importer knows of an ONNX operator (table.c). */
+typedef struct {
+    const char *name;
+    uint8_t min_in, max_in, max_out; /* max_in 255: any number */
+    uint32_t diff; /* bit i: a gradient flows into input i; bit 31 stands for 31 and above */
+    Res (*eval)(Ctx *c,
+                Tensor *out); /* all inputs known; out[k] for output k. NULL: run time only */
+    Res (*make)(Ctx *c);      /* appends IR nodes. NULL: compile time only */
+    OpCode code;              /* of the IR operator for make_unary and make_binary */
+    uint8_t kind;             /* of the arithmetic for eval_unary, eval_binary, eval_reduce */
+} OpRow;
+const OpRow *op_row(const char *op_type);
+/* Why an operator without a row, or of another domain, is not supported. */
+const char *op_why_not(const char *op_type);
+const char *domain_why_not(const char *domain);
+
+typedef struct {
+    const char *name;
+    uint32_t node;  /* node that makes it, or NO_ID */
+    uint32_t init;  /* initializer, or NO_ID */
+    uint32_t input; /* model input, or NO_ID */
+    uint32_t uses;  /* reads by live nodes that are still to come, plus one for a model output */
+    uint32_t nread; /* reads by live nodes in all */
+    ValueId value;  /* run-time value or NO_ID */
+    Tensor *known;  /* value at compile time or NULL */
+    bool is_output, lost;
+} Slot;
+
+typedef struct {
+    const NodeProto *p;
+    const OpRow *row; /* NULL: unsupported */
+    const char *name; /* "#12" when the file gives none */
+    uint32_t nin, nout;
+    uint32_t *in, *out; /* slots; NO_ID: empty name */
+    bool live;          /* a model output depends on it */
+} FileNode;
+
+/* An initializer, or a private copy of one that the exporter had merged with others. */
+typedef struct {
+    const TensorProto *proto;
+    uint32_t slot;
+    Tensor tensor;
+    Role role;
+} Init;
+
+typedef struct {
+    Arena *a;   /* of the result */
+    Arena *tmp; /* of the import */
+    Diag *d;
+    const char *file;
+    const OnnxOptions *opt;
+    OnnxInfo *info;
+    const ModelProto *model;
+    const GraphProto *graph;
+    int64_t opset;
+    Sources src;
+    Graph *g;
+    Map *names;
+    VEC(Slot) slot;
+    uint32_t nnode;
+    FileNode *node;
+    uint32_t *order; /* nodes in topological order */
+    VEC(Init) init;
+    uint64_t live_bytes; /* of heap tensors */
+    VEC(Tensor *) heap;
+    VEC(OnnxUnsupported) unsupported;
+    VEC(const char *) notes;
+    bool narrowed; /* the note on double precision was given */
+} Import;
+
+/* ---- load.c -------------------------------------------------------------------------------- */
+/* Shrinks and unpacks a serialized model into x->model and checks versions; fills x->info. */
+bool load_model(Import *x, Span bytes);
+bool load_map(Diag *d, const char *path, Span *out);
+/* As onnx_import, from memory; folder NULL: external data counts as missing. */
+Graph *import_bytes(Arena *a, Diag *d, const char *file, const char *folder, Span bytes,
+                    const OnnxOptions *o, OnnxInfo *info);
+
+/* ---- names.c -------------------------------------------------------------------------------- */
+/* Fills slots and nodes: every name defined once, every input defined; order is topological with
+ * ties in file order. Marks what the outputs depend on. */
+bool names_resolve(Import *x);
+uint32_t slot_of(Import *x, const char *name); /* NO_ID when there is none */
+uint32_t slot_new(Import *x, const char *name);
+void import_note(Import *x, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- dims.c ---------------------------------------------------------------------------------- */
+/* Creates the model inputs as values, symbolic dimensions bound. */
+bool dims_bind(Import *x);
+
+/* ---- roles.c ----------------------------------------------------------------------------------
+ */
+/* Reads the initializers, undoes merging by value, decides roles, creates their values. */
+bool roles_assign(Import *x);
+
+/* ---- node.c: what eval and make functions see of a node ----------------------------------------
+ */
+struct Ctx {
+    Import *x;
+    const FileNode *n;
+};
+Place ctx_place(const Ctx *c);
+Res ctx_fail(const Ctx *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Records the node as unsupported. */
+Res ctx_skip(const Ctx *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+bool has_in(const Ctx *c, uint32_t i);
+bool has_out(const Ctx *c, uint32_t k);           /* somebody reads output k */
+const Tensor *known_in(const Ctx *c, uint32_t i); /* NULL: absent or not known */
+const Shape *shape_in(const Ctx *c, uint32_t i);  /* of a known or run-time input that is there */
+DType dtype_in(const Ctx *c, uint32_t i);
+ValueId value_in(const Ctx *c, uint32_t i); /* a constant gets a value; NO_ID when absent */
+
+const AttributeProto *attr_of(const Ctx *c, const char *name);
+/* Attributes with defaults; another type than expected is an error. */
+Res attr_int(const Ctx *c, const char *name, int64_t dflt, int64_t *out);
+Res attr_real(const Ctx *c, const char *name, double dflt, double *out);
+Res attr_text(const Ctx *c, const char *name, const char *dflt, const char **out);
+/* A list of integers from an attribute, or else from a known input (slot NO_ID: never). */
+typedef struct {
+    bool given;
+    uint32_t n;
+    const int64_t *at;
+} Ints;
+Res ints_of(const Ctx *c, const char *attr, uint32_t slot, Ints *out);
+/* Like attr_int and attr_real, but the value may be a known one-element input too. */
+Res int_of(const Ctx *c, const char *attr, uint32_t slot, int64_t dflt, int64_t *out);
+Res real_of(const Ctx *c, const char *attr, uint32_t slot, double dflt, double *out);
+/* axis in -rank..rank-1 made non-negative. */
+Res axis_of(const Ctx *c, int64_t axis, uint32_t rank, uint32_t *out);
+/* Sorted distinct axes; none given: all of them. */
+Res axes_of(const Ctx *c, const Ints *given, uint32_t rank, uint32_t *n, uint32_t *axes);
+
+/* IR nodes. emit: NO_ID after reporting. bind: output k of the node is value v, which emit made. */
+ValueId emit(const Ctx *c, OpCode op, const char *suffix, uint32_t nin, const ValueId *in,
+             uint32_t nattr, const Attr *attr);
+ValueId emit_view(const Ctx *c, const char *suffix, ValueId v, const Shape *s);
+Res bind(const Ctx *c, uint32_t k, ValueId v);
+/* The value of a known tensor. */
+ValueId constant(Import *x, const char *name, const Tensor *t, Role role);
+
+/* ---- shapes that eval and make share (make_move.c) ----------------------------------------------
+ */
+Res shape_reshape(const Ctx *c, Shape *out);
+Res shape_squeeze(const Ctx *c, Shape *out);
+Res shape_unsqueeze(const Ctx *c, Shape *out);
+Res shape_expand(const Ctx *c, Shape *out);
+Res shape_flatten(const Ctx *c, Shape *out);
+Res perm_of(const Ctx *c, uint32_t rank, int64_t *perm);
+typedef struct {
+    int64_t start[IR_MAX_RANK], step[IR_MAX_RANK], size[IR_MAX_RANK];
+} SliceSpec;
+Res slice_spec(const Ctx *c, SliceSpec *out);
+/* Sizes of the parts along the axis. */
+Res split_spec(const Ctx *c, uint32_t *axis, int64_t *sizes);
+Res gather_axis(const Ctx *c, uint32_t *axis, Shape *out);
+Res concat_spec(const Ctx *c, uint32_t *axis, Shape *out);
+
+/* ---- eval.c ------------------------------------------------------------------------------------
+ */
+/* Room for a result at compile time. Its data stays NULL when an input is missing or it is empty.
+ */
+Res tensor_new(const Ctx *c, DType dt, const Shape *s, Tensor *out);
+void put_int(const Tensor *t, uint64_t i, int64_t v);
+void put_real(const Tensor *t, uint64_t i, double v);
+void tensor_release(Import *x, Tensor *t);
+/* Evaluates a node whose inputs are known (or Shape, Size of anything) into its output slots. */
+Res eval_node(Ctx *c);
+
+Res eval_constant(Ctx *c, Tensor *out);
+Res eval_constant_of_shape(Ctx *c, Tensor *out);
+Res eval_shape(Ctx *c, Tensor *out);
+Res eval_size(Ctx *c, Tensor *out);
+Res eval_range(Ctx *c, Tensor *out);
+/* eval_move.c */
+Res eval_identity(Ctx *c, Tensor *out);
+Res eval_reshape(Ctx *c, Tensor *out);
+Res eval_squeeze(Ctx *c, Tensor *out);
+Res eval_unsqueeze(Ctx *c, Tensor *out);
+Res eval_flatten(Ctx *c, Tensor *out);
+Res eval_transpose(Ctx *c, Tensor *out);
+Res eval_slice(Ctx *c, Tensor *out);
+Res eval_split(Ctx *c, Tensor *out);
+Res eval_concat(Ctx *c, Tensor *out);
+Res eval_expand(Ctx *c, Tensor *out);
+Res eval_tile(Ctx *c, Tensor *out);
+Res eval_gather(Ctx *c, Tensor *out);
+Res eval_trilu(Ctx *c, Tensor *out);
+/* eval_math.c */
+Res eval_cast(Ctx *c, Tensor *out);
+Res eval_unary(Ctx *c, Tensor *out);
+Res eval_binary(Ctx *c, Tensor *out);
+Res eval_variadic(Ctx *c, Tensor *out);
+Res eval_where(Ctx *c, Tensor *out);
+Res eval_reduce(Ctx *c, Tensor *out);
+
+/* Arithmetic of eval_math.c, by OpRow.kind. */
+enum {
+    K_NONE,
+    K_NEG,
+    K_ABS,
+    K_EXP,
+    K_LOG,
+    K_SQRT,
+    K_SIN,
+    K_COS,
+    K_FLOOR,
+    K_CEIL,
+    K_RECIPROCAL,
+    K_NOT,
+    K_ADD,
+    K_SUB,
+    K_MUL,
+    K_DIV,
+    K_POW,
+    K_MOD,
+    K_MIN,
+    K_MAX,
+    K_EQUAL,
+    K_LESS,
+    K_GREATER,
+    K_LESS_EQUAL,
+    K_GREATER_EQUAL,
+    K_AND,
+    K_OR,
+    K_SUM,
+    K_MEAN,
+    K_PROD,
+    K_RMAX,
+    K_RMIN
+};
+
+/* ---- make_math.c, make_move.c, make_nn.c: run-time nodes ----------------------------------------
+ */
+Res make_unary(Ctx *c);
+Res make_alpha_beta(Ctx *c);
+Res make_binary(Ctx *c);
+Res make_variadic(Ctx *c);
+Res make_pow(Ctx *c);
+Res make_or_equal(Ctx *c);
+Res make_clip(Ctx *c);
+Res make_gelu(Ctx *c);
+Res make_prelu(Ctx *c);
+Res make_cast(Ctx *c);
+Res make_where(Ctx *c);
+Res make_reduce(Ctx *c);
+
+Res make_identity(Ctx *c);
+Res make_reshape(Ctx *c);
+Res make_squeeze(Ctx *c);
+Res make_unsqueeze(Ctx *c);
+Res make_flatten(Ctx *c);
+Res make_transpose(Ctx *c);
+Res make_slice(Ctx *c);
+Res make_split(Ctx *c);
+Res make_concat(Ctx *c);
+Res make_expand(Ctx *c);
+Res make_gather(Ctx *c);
+Res make_pad(Ctx *c);
+
+Res make_conv(Ctx *c);
+Res make_gemm(Ctx *c);
+Res make_matmul(Ctx *c);
+Res make_pool(Ctx *c);
+Res make_global_average(Ctx *c);
+Res make_batch_norm(Ctx *c);
+Res make_layer_norm(Ctx *c);
+Res make_softmax(Ctx *c);
+Res make_dropout(Ctx *c);
+
+#endif

@@ -1,0 +1,126 @@
+/* table.c - one row per ONNX operator that is understood, sorted by name: arity, through which
+ * inputs a gradient flows (the others are shapes, indices and conditions), and how it is evaluated
+ * or made. Rows hold for operator sets 7 to 28; where the sets differ, the functions accept both
+ * forms. */
+#include "import.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ALL UINT32_MAX
+#define FIRST 1u
+#define ANY 255
+
+/* name, inputs from..to, outputs, diff, eval, make, IR operator, arithmetic */
+static const OpRow rows[] = {
+    {"Abs", 1, 1, 1, ALL, eval_unary, make_unary, OP_Abs, K_ABS},
+    {"Add", 2, 2, 1, ALL, eval_binary, make_binary, OP_Add, K_ADD},
+    {"And", 2, 2, 1, 0, eval_binary, make_binary, OP_And, K_AND},
+    {"AveragePool", 1, 1, 1, FIRST, NULL, make_pool, OP_AveragePool, K_NONE},
+    {"BatchNormalization", 5, 5, 5, 7, NULL, make_batch_norm, OP_BatchNorm, K_NONE},
+    {"Cast", 1, 1, 1, FIRST, eval_cast, make_cast, OP_Cast, K_NONE},
+    {"Ceil", 1, 1, 1, 0, eval_unary, make_unary, OP_Ceil, K_CEIL},
+    {"Clip", 1, 3, 1, FIRST, NULL, make_clip, OP_Clip, K_NONE},
+    {"Concat", 1, ANY, 1, ALL, eval_concat, make_concat, OP_Concat, K_NONE},
+    {"Constant", 0, 0, 1, 0, eval_constant, NULL, OP_NONE, K_NONE},
+    {"ConstantOfShape", 1, 1, 1, 0, eval_constant_of_shape, NULL, OP_NONE, K_NONE},
+    {"Conv", 2, 3, 1, ALL, NULL, make_conv, OP_Conv, K_NONE},
+    {"Cos", 1, 1, 1, ALL, eval_unary, make_unary, OP_Cos, K_COS},
+    {"Div", 2, 2, 1, ALL, eval_binary, make_binary, OP_Div, K_DIV},
+    {"Dropout", 1, 3, 2, FIRST, NULL, make_dropout, OP_Dropout, K_NONE},
+    {"Elu", 1, 1, 1, ALL, NULL, make_alpha_beta, OP_Elu, K_NONE},
+    {"Equal", 2, 2, 1, 0, eval_binary, make_binary, OP_Equal, K_EQUAL},
+    {"Erf", 1, 1, 1, ALL, NULL, make_unary, OP_Erf, K_NONE},
+    {"Exp", 1, 1, 1, ALL, eval_unary, make_unary, OP_Exp, K_EXP},
+    {"Expand", 2, 2, 1, FIRST, eval_expand, make_expand, OP_Expand, K_NONE},
+    {"Flatten", 1, 1, 1, FIRST, eval_flatten, make_flatten, OP_Reshape, K_NONE},
+    {"Floor", 1, 1, 1, 0, eval_unary, make_unary, OP_Floor, K_FLOOR},
+    {"Gather", 2, 2, 1, FIRST, eval_gather, make_gather, OP_Gather, K_NONE},
+    {"Gelu", 1, 1, 1, ALL, NULL, make_gelu, OP_Gelu, K_NONE},
+    {"Gemm", 2, 3, 1, ALL, NULL, make_gemm, OP_MatMul, K_NONE},
+    {"GlobalAveragePool", 1, 1, 1, FIRST, NULL, make_global_average, OP_ReduceSum, K_NONE},
+    {"Greater", 2, 2, 1, 0, eval_binary, make_binary, OP_Greater, K_GREATER},
+    {"GreaterOrEqual", 2, 2, 1, 0, eval_binary, make_or_equal, OP_Greater, K_GREATER_EQUAL},
+    {"HardSigmoid", 1, 1, 1, ALL, NULL, make_alpha_beta, OP_HardSigmoid, K_NONE},
+    {"HardSwish", 1, 1, 1, ALL, NULL, make_unary, OP_HardSwish, K_NONE},
+    {"Identity", 1, 1, 1, ALL, eval_identity, make_identity, OP_Reshape, K_NONE},
+    {"LayerNormalization", 2, 3, 3, ALL, NULL, make_layer_norm, OP_LayerNorm, K_NONE},
+    {"LeakyRelu", 1, 1, 1, ALL, NULL, make_alpha_beta, OP_LeakyRelu, K_NONE},
+    {"Less", 2, 2, 1, 0, eval_binary, make_binary, OP_Less, K_LESS},
+    {"LessOrEqual", 2, 2, 1, 0, eval_binary, make_or_equal, OP_Less, K_LESS_EQUAL},
+    {"Log", 1, 1, 1, ALL, eval_unary, make_unary, OP_Log, K_LOG},
+    {"LogSoftmax", 1, 1, 1, ALL, NULL, make_softmax, OP_LogSoftmax, K_NONE},
+    {"MatMul", 2, 2, 1, ALL, NULL, make_matmul, OP_MatMul, K_NONE},
+    {"Max", 1, ANY, 1, ALL, eval_variadic, make_variadic, OP_Max, K_MAX},
+    {"MaxPool", 1, 1, 2, FIRST, NULL, make_pool, OP_MaxPool, K_NONE},
+    {"Min", 1, ANY, 1, ALL, eval_variadic, make_variadic, OP_Min, K_MIN},
+    {"Mod", 2, 2, 1, ALL, eval_binary, NULL, OP_NONE, K_MOD},
+    {"Mul", 2, 2, 1, ALL, eval_binary, make_binary, OP_Mul, K_MUL},
+    {"Neg", 1, 1, 1, ALL, eval_unary, make_unary, OP_Neg, K_NEG},
+    {"Not", 1, 1, 1, 0, eval_unary, make_unary, OP_Not, K_NOT},
+    {"Or", 2, 2, 1, 0, eval_binary, make_binary, OP_Or, K_OR},
+    {"PRelu", 2, 2, 1, ALL, NULL, make_prelu, OP_Relu, K_NONE},
+    {"Pad", 1, 4, 1, FIRST, NULL, make_pad, OP_Pad, K_NONE},
+    {"Pow", 2, 2, 1, ALL, eval_binary, make_pow, OP_Pow, K_POW},
+    {"Range", 3, 3, 1, 0, eval_range, NULL, OP_NONE, K_NONE},
+    {"Reciprocal", 1, 1, 1, ALL, eval_unary, make_unary, OP_Reciprocal, K_RECIPROCAL},
+    {"ReduceMax", 1, 2, 1, FIRST, eval_reduce, NULL, OP_NONE, K_RMAX},
+    {"ReduceMean", 1, 2, 1, FIRST, eval_reduce, make_reduce, OP_ReduceSum, K_MEAN},
+    {"ReduceMin", 1, 2, 1, FIRST, eval_reduce, NULL, OP_NONE, K_RMIN},
+    {"ReduceProd", 1, 2, 1, FIRST, eval_reduce, NULL, OP_NONE, K_PROD},
+    {"ReduceSum", 1, 2, 1, FIRST, eval_reduce, make_reduce, OP_ReduceSum, K_SUM},
+    {"Relu", 1, 1, 1, ALL, NULL, make_unary, OP_Relu, K_NONE},
+    {"Reshape", 2, 2, 1, FIRST, eval_reshape, make_reshape, OP_Reshape, K_NONE},
+    {"Shape", 1, 1, 1, 0, eval_shape, NULL, OP_NONE, K_NONE},
+    {"Sigmoid", 1, 1, 1, ALL, NULL, make_unary, OP_Sigmoid, K_NONE},
+    {"Sin", 1, 1, 1, ALL, eval_unary, make_unary, OP_Sin, K_SIN},
+    {"Size", 1, 1, 1, 0, eval_size, NULL, OP_NONE, K_NONE},
+    {"Slice", 1, 5, 1, FIRST, eval_slice, make_slice, OP_Slice, K_NONE},
+    {"Softmax", 1, 1, 1, ALL, NULL, make_softmax, OP_Softmax, K_NONE},
+    {"Softplus", 1, 1, 1, ALL, NULL, make_unary, OP_Softplus, K_NONE},
+    {"Split", 1, 2, ANY, FIRST, eval_split, make_split, OP_Slice, K_NONE},
+    {"Sqrt", 1, 1, 1, ALL, eval_unary, make_unary, OP_Sqrt, K_SQRT},
+    {"Squeeze", 1, 2, 1, FIRST, eval_squeeze, make_squeeze, OP_Reshape, K_NONE},
+    {"Sub", 2, 2, 1, ALL, eval_binary, make_binary, OP_Sub, K_SUB},
+    {"Sum", 1, ANY, 1, ALL, eval_variadic, make_variadic, OP_Add, K_ADD},
+    {"Tanh", 1, 1, 1, ALL, NULL, make_unary, OP_Tanh, K_NONE},
+    {"Tile", 2, 2, 1, FIRST, eval_tile, NULL, OP_NONE, K_NONE},
+    {"Transpose", 1, 1, 1, ALL, eval_transpose, make_transpose, OP_Transpose, K_NONE},
+    {"Trilu", 1, 2, 1, FIRST, eval_trilu, NULL, OP_NONE, K_NONE},
+    {"Unsqueeze", 1, 2, 1, FIRST, eval_unsqueeze, make_unsqueeze, OP_Reshape, K_NONE},
+    {"Where", 3, 3, 1, 6, eval_where, make_where, OP_Where, K_NONE},
+};
+
+static int compare_row(const void *name, const void *row) {
+    return strcmp(name, ((const OpRow *)row)->name);
+}
+
+const OpRow *op_row(const char *op_type) {
+    return bsearch(op_type, rows, sizeof rows / sizeof *rows, sizeof *rows, compare_row);
+}
+
+const char *op_why_not(const char *op_type) {
+    static const char *const flow[] = {"If", "Loop", "Scan", "SequenceMap"};
+    static const char *const random[] = {"RandomNormal",      "RandomNormalLike", "RandomUniform",
+                                         "RandomUniformLike", "Bernoulli",        "Multinomial"};
+    for (size_t i = 0; i < sizeof flow / sizeof *flow; i++)
+        if (!strcmp(op_type, flow[i])) return "control flow with sub-graphs is not supported";
+    for (size_t i = 0; i < sizeof random / sizeof *random; i++)
+        if (!strcmp(op_type, random[i]))
+            return "random numbers other than Dropout's are not supported";
+    if (!strncmp(op_type, "Sequence", 8) || !strncmp(op_type, "Optional", 8))
+        return "sequences and optional values are not supported";
+    if (strstr(op_type, "Quantize") || !strncmp(op_type, "QLinear", 7) ||
+        strstr(op_type, "Integer"))
+        return "quantized models cannot be trained; use the float model";
+    return "no such operator in this version";
+}
+
+const char *domain_why_not(const char *domain) {
+    if (!strcmp(domain, "com.microsoft"))
+        return "written by ONNX Runtime's optimizer; use the model as it was exported";
+    if (!strcmp(domain, "ai.onnx.ml")) return "classical machine learning is not supported";
+    if (!strncmp(domain, "ai.onnx.preview.training", 24))
+        return "gradients and optimizers are made by dtrc itself; use the forward model";
+    return "only the ai.onnx domain is supported";
+}
