@@ -56,16 +56,4 @@ static inline ValueId grad_fit(GradCtx *c, NodeId n, ValueId v, uint32_t i) {
     return op_reduce_to(c->g, PHASE_BACKWARD, grad_name(c, n), v, &s);
 }
 
-/* ---- for cpu functions ----------------------------------------------------------------------- */
-/* A C constant of type float: "0.5f", "-INFINITY". */
-static inline const char *c_float(Arena *a, double v) {
-    float f = (float)v;
-    if (f != f) return "NAN";
-    if (f - f != 0) return f > 0 ? "INFINITY" : "-INFINITY";
-    const char *s = arena_printf(a, "%.9g", (double)f);
-    for (const char *p = s; *p; p++)
-        if (*p == '.' || *p == 'e') return arena_printf(a, "%sf", s);
-    return arena_printf(a, "%s.0f", s);
-}
-
 #endif

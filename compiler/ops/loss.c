@@ -65,7 +65,7 @@ static uint32_t loss_object(CpuEmit *e, const Node *n) {
         "{.outer = %lld, .n = %lld, .inner = %lld, .label_i32 = %d, .has_ignore = %d, "
         ".is_log = %d, .ignore_index = INT64_C(%lld), .smoothing = %s}",
         (long long)l.outer, (long long)l.n, (long long)l.inner, l.label_i32, l.has_ignore, l.is_log,
-        (long long)l.ignore_index, c_float(e->arena, l.smoothing));
+        (long long)l.ignore_index, op_c_float(e->arena, l.smoothing));
     return e->object(e, "DtrtLoss", init);
 }
 static bool cpu_loss(CpuEmit *e, const Node *n) {

@@ -40,7 +40,7 @@ static bool infer_bn_update(InferCtx *c, NodeId n) {
 static bool cpu_bn_update(CpuEmit *e, const Node *n) {
     text_add(e->body, "    dtrt_bn_update(p[0], p[1], p[2], p[3], %llu, %s);\n",
              (unsigned long long)value_count(e->g, n->in[0]),
-             c_float(e->arena, ir_get_f(n, A_momentum, 0.9)));
+             op_c_float(e->arena, ir_get_f(n, A_momentum, 0.9)));
     return true;
 }
 
@@ -131,7 +131,8 @@ static bool cpu_layer_norm(CpuEmit *e, const Node *n) {
         else
             text_add(e->body, "NULL, ");
     }
-    text_add(e->body, "%lld, %lld, %s);\n", rows, len, c_float(e->arena, ir_get_f(n, A_eps, 1e-5)));
+    text_add(e->body, "%lld, %lld, %s);\n", rows, len,
+             op_c_float(e->arena, ir_get_f(n, A_eps, 1e-5)));
     return true;
 }
 

@@ -70,7 +70,7 @@ static bool cpu_sum(CpuEmit *e, const Node *n) {
     text_str(e->body, "};\n    static const uint8_t red[] = {");
     for (uint32_t k = 0; k < s->rank; k++) text_add(e->body, "%s%u", k ? ", " : "", mask >> k & 1);
     text_add(e->body, "};\n    dtrt_reduce_sum(p[0], p[1], %u, dim, red, %s);\n", s->rank,
-             c_float(e->arena, ir_get_f(n, A_scale, 1)));
+             op_c_float(e->arena, ir_get_f(n, A_scale, 1)));
     return true;
 }
 

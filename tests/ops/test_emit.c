@@ -1,0 +1,157 @@
+/* test_emit.c - the C that operators write for the CPU: bodies and runtime objects. */
+#include "test_ops.h"
+
+typedef struct {
+    Text objects; /* one "TYPE_N = INIT" a line */
+    uint32_t count;
+    const char *seen[16];
+} Objects;
+
+static uint32_t add_object(CpuEmit *e, const char *type, const char *init) {
+    Objects *o = e->priv;
+    for (uint32_t i = 0; i < o->count; i++)
+        if (!strcmp(o->seen[i], init)) return i;
+    o->seen[o->count] = init;
+    text_add(&o->objects, "%s_%u = %s\n", type, o->count, init);
+    return o->count++;
+}
+
+/* Objects, then the bodies of all nodes that have one. */
+static const char *emit(Bench *b, const bool *packed) {
+    Text body;
+    Objects o = {0};
+    text_init(&body, b->arena);
+    text_str(&body, "");
+    text_init(&o.objects, b->arena);
+    text_str(&o.objects, "");
+    CpuEmit e = {.arena = b->arena,
+                 .body = &body,
+                 .g = b->g,
+                 .packed = packed,
+                 .threads = 1,
+                 .object = add_object,
+                 .priv = &o};
+    for (NodeId n = 0; n < b->g->nnode; n++)
+        if (op_def(b->g->node[n].op)->cpu) CHECK(op_def(b->g->node[n].op)->cpu(&e, &b->g->node[n]));
+    return arena_printf(b->arena, "%s%s", o.objects.at, body.at);
+}
+
+static void check(const char *lines, const char *expect) {
+    Bench b = bench_new(lines);
+    CHECK(op_check(&b.diag, b.g));
+    CHECK_STR(b.diag.log.at, "");
+    CHECK_STR(emit(&b, NULL), expect);
+    bench_free(&b);
+}
+
+#define SIZES                                                                                      \
+    ", .n = 2, .ci = 3, .co = 4, .in = {6}, .out = {4}, .k = {3}, .stride = {1}, .dil = {1}, "     \
+    ".pad_lo = {0}, .pad_hi = {0}}\n"
+
+/* An object has one pass: forward nodes of one geometry that differ in ReLU have two, equal
+ * gradient nodes share one. */
+static void test_conv(void) {
+    check(
+        "%0 input f32[2,3,6] \"x\" %1 param f32[4,3,3] \"w\" %2 param f32[4] \"b\""
+        "%3 param f32[4,3,3] \"w2\""
+        "fwd %4 f32[2,4,4] \"y\" = Conv(%0, %1, %2) {relu=1} \"c\""
+        "fwd %5 f32[2,4,4] \"z\" = Conv(%0, %3) \"c2\""
+        "bwd %6 f32[4,3,3] \"dw\" = ConvGradW(%4, %0) {shape=[4,3,3]} \"g\""
+        "bwd %7 f32[4,3,3] \"dw2\" = ConvGradW(%5, %0) {shape=[4,3,3]} \"h\"",
+        "DtrtConv_0 = {.nd = 1, .channels_last = 0, .group = 1, .bias = 1, .relu = 1, .packed = 0, "
+        ".fwd = 1, .grad_x = 0, .grad_w = 0" SIZES
+        "DtrtConv_1 = {.nd = 1, .channels_last = 0, .group = 1, .bias = 0, .relu = 0, .packed = 0, "
+        ".fwd = 1, .grad_x = 0, .grad_w = 0" SIZES
+        "DtrtConv_2 = {.nd = 1, .channels_last = 0, .group = 1, .bias = 0, .relu = 0, .packed = 0, "
+        ".fwd = 0, .grad_x = 0, .grad_w = 1" SIZES
+        "    dtrt_conv_forward(&DtrtConv_0, p[0], p[1], p[2], p[3], p[4]);\n"
+        "    dtrt_conv_forward(&DtrtConv_1, p[0], p[1], NULL, p[2], p[3]);\n"
+        "    dtrt_conv_grad_w(&DtrtConv_2, p[0], p[1], p[2], p[3]);\n"
+        "    dtrt_conv_grad_w(&DtrtConv_2, p[0], p[1], p[2], p[3]);\n");
+    /* A packed weight beside a plain one of the same geometry: two objects. */
+    Bench b =
+        bench_new("%0 input f32[2,3,6] \"x\" %1 param f32[4,3,3] \"w\" %2 param f32[4,3,3] \"v\""
+                  "fwd %3 f32[2,4,4] \"y\" = Conv(%0, %1) \"c\""
+                  "fwd %4 f32[2,4,4] \"z\" = Conv(%0, %2) \"d\"");
+    bool packed[5] = {false, true};
+    CHECK_STR(emit(&b, packed),
+              "DtrtConv_0 = {.nd = 1, .channels_last = 0, .group = 1, .bias = 0, .relu = 0, "
+              ".packed = 1, .fwd = 1, .grad_x = 0, .grad_w = 0" SIZES
+              "DtrtConv_1 = {.nd = 1, .channels_last = 0, .group = 1, .bias = 0, .relu = 0, "
+              ".packed = 0, .fwd = 1, .grad_x = 0, .grad_w = 0" SIZES
+              "    dtrt_conv_forward(&DtrtConv_0, p[0], p[1], NULL, p[2], p[3]);\n"
+              "    dtrt_conv_forward(&DtrtConv_1, p[0], p[1], NULL, p[2], p[3]);\n");
+    bench_free(&b);
+}
+
+static void test_matmul(void) {
+    /* Leading axes of A become rows; equal neighbouring batch axes become one. */
+    check("%0 input f32[5,2,3] \"a\" %1 param f32[3,4] \"b\" %2 param f32[4] \"c\""
+          "fwd %3 f32[5,2,4] \"y\" = MatMul(%0, %1, %2) {alpha=0.1} \"m\"",
+          "DtrtMatmul_0 = {.nbatch = 0, .trans_a = 0, .trans_b = 0, .bias = 1, .alpha = "
+          "0.100000001f, "
+          ".m = 10, .n = 4, .k = 3}\n"
+          "    dtrt_matmul(&DtrtMatmul_0, p[0], p[1], p[2], p[3], p[4]);\n");
+    check("%0 input f32[7,5,2,3] \"a\" %1 param f32[7,5,4,3] \"b\""
+          "fwd %2 f32[7,5,2,4] \"y\" = MatMul(%0, %1) {trans_b=1} \"m\"",
+          "DtrtMatmul_0 = {.nbatch = 1, .trans_a = 0, .trans_b = 1, .bias = 0, .alpha = 1.0f, "
+          ".batch_a = {35}, .batch_b = {35}, .m = 2, .n = 4, .k = 3}\n"
+          "    dtrt_matmul(&DtrtMatmul_0, p[0], p[1], NULL, p[2], p[3]);\n");
+    check("%0 input f32[7,1,2,3] \"a\" %1 param f32[5,3,4] \"b\""
+          "fwd %2 f32[7,5,2,4] \"y\" = MatMul(%0, %1) \"m\"",
+          "DtrtMatmul_0 = {.nbatch = 2, .trans_a = 0, .trans_b = 0, .bias = 0, .alpha = 1.0f, "
+          ".batch_a = {7, 1}, .batch_b = {1, 5}, .m = 2, .n = 4, .k = 3}\n"
+          "    dtrt_matmul(&DtrtMatmul_0, p[0], p[1], NULL, p[2], p[3]);\n");
+}
+
+static void test_pool(void) {
+    check("%0 input f32[1,6,4] \"x\""
+          "fwd %1 f32[1,3,4] \"y\", %2 u8[1,3,4] \"i\" = MaxPool(%0) {kernel=2, strides=2, "
+          "channels_last=1} \"p\""
+          "bwd %3 f32[1,6,4] \"dx\" = MaxPoolGrad(%1, %2) {kernel=2, strides=2, channels_last=1, "
+          "shape=[1,6,4]} \"q\"",
+          "DtrtPool_0 = {.nd = 1, .channels_last = 1, .is_max = 1, .count_include_pad = 0, "
+          ".ceil_mode = 0, .n = 1, .c = 4, .in = {6}, .out = {3}, .k = {2}, .stride = {2}, "
+          ".dil = {1}, .pad_lo = {0}, .pad_hi = {0}}\n"
+          "    dtrt_pool_forward(&DtrtPool_0, p[0], p[1], p[2], p[3]);\n"
+          "    dtrt_pool_grad(&DtrtPool_0, p[0], p[1], p[2], p[3]);\n");
+}
+
+static void test_movement(void) {
+    check("%0 input f32[2,3] \"x\" fwd %1 f32[3,2] \"y\" = Transpose(%0) {perm=[1,0]} \"t\"",
+          "    static const int64_t dim[] = {2, 3};\n"
+          "    static const int64_t perm[] = {1, 0};\n"
+          "    dtrt_transpose(p[0], p[1], 2, dim, perm, 4);\n");
+    /* One outer row of each input: 3 and 5 floats. */
+    check("%0 input f32[2,3] \"x\" %1 input f32[2,5] \"z\""
+          "fwd %2 f32[2,8] \"y\" = Concat(%0, %1) {axis=1} \"c\"",
+          "    static const int64_t inner[] = {12, 20};\n"
+          "    dtrt_concat(2, (const void *const *)p, p[2], 2, inner);\n");
+    check(
+        "%0 input i64[9] \"x\" fwd %1 i64[3] \"y\" = Slice(%0) {starts=8, steps=-2, sizes=3} \"s\"",
+        "    static const int64_t xdim[] = {9};\n"
+        "    static const int64_t start[] = {8};\n"
+        "    static const int64_t step[] = {-2};\n"
+        "    static const int64_t size[] = {3};\n"
+        "    dtrt_slice(p[0], p[1], 1, xdim, start, step, size, 8);\n");
+    check("%0 input f32[3] \"x\" fwd %1 f32[6] \"y\" = Pad(%0) {pads=[1,2], value=-inf} \"p\"",
+          "    static const int64_t xdim[] = {3};\n"
+          "    static const int64_t lo[] = {1};\n"
+          "    static const int64_t hi[] = {2};\n"
+          "    dtrt_pad(p[0], p[1], 1, xdim, lo, hi, 0, -INFINITY, DTRT_F32);\n");
+    check("%0 input f32[2,9,5] \"x\" %1 input i32[7] \"i\""
+          "fwd %2 f32[2,7,5] \"y\" = Gather(%0, %1) {axis=1} \"g\""
+          "bwd %3 f32[2,9,5] \"dx\" = GatherGrad(%2, %1) {axis=1, shape=[2,9,5]} \"h\"",
+          "    dtrt_gather(c, p[0], p[1], 1, p[2], 2, 9, 5, 7, 4);\n"
+          "    dtrt_gather_grad(c, p[0], p[1], 1, p[2], 2, 9, 5, 7);\n");
+    check("fwd %0 f32[2,2] \"y\" = Fill() {shape=[2,2], value=1} \"f\"",
+          "    dtrt_fill(p[0], 4, 1.0, DTRT_F32);\n");
+}
+
+int test_emit(void) {
+    test_conv();
+    test_matmul();
+    test_pool();
+    test_movement();
+    return test_failed;
+}
