@@ -1,6 +1,6 @@
 /* roles.c - which weights are trained: --freeze and --train globs on ONNX names, in the order
  * given, a later one wins. Only weights (trained or frozen) change; running statistics and
- * constants do not. */
+ * constants are not trained anyway, so that freezing them by name is no mistake and no change. */
 #include "train.h"
 
 #include <fnmatch.h>
@@ -28,8 +28,10 @@ bool train_roles(Graph *g, Diag *d, const RoleRule *rules, uint32_t n) {
         uint32_t hits = 0;
         for (ValueId v = 0; v < g->nvalue; v++) {
             Value *x = &g->value[v];
-            if (!is_weight(x) || fnmatch(rules[i].glob, x->name, 0)) continue;
-            x->role = rules[i].train ? ROLE_PARAM : ROLE_FROZEN;
+            bool fixed = x->role == ROLE_BUFFER || x->role == ROLE_CONST;
+            if (!is_weight(x) && !(fixed && !rules[i].train)) continue;
+            if (fnmatch(rules[i].glob, x->name, 0)) continue;
+            if (!fixed) x->role = rules[i].train ? ROLE_PARAM : ROLE_FROZEN;
             hits++;
         }
         if (!hits) ok = no_match(g, d, &rules[i]);

@@ -76,12 +76,12 @@ static bool collect(Import *x, Symbols *out) {
     return true;
 }
 
-static const char *list_symbols(Import *x, const Symbols *s, bool unbound_only) {
+static const char *list_unbound(Import *x, const Symbols *s) {
     Text t;
     text_init(&t, x->tmp);
     text_str(&t, "");
     for (uint32_t i = 0, shown = 0; i < s->n; i++)
-        if (!unbound_only || !s->at[i].size)
+        if (!s->at[i].size)
             text_add(&t, "%s%s", shown++ ? ", " : "", diag_name(x->tmp, s->at[i].name));
     return t.at;
 }
@@ -91,13 +91,10 @@ static bool apply_dims(Import *x, Symbols *s) {
         const DimBinding *b = &x->opt->dim[i];
         Place p = {.file = x->file};
         Symbol *sym = find_symbol(s, b->name);
-        if (!sym) {
-            diag_error(x->d, p, "no dimension is called '%s'", diag_name(x->d->arena, b->name));
-            if (s->n)
-                diag_hint(x->d, "symbolic dimensions of the inputs: %s", list_symbols(x, s, false));
-            else
-                diag_hint(x->d, "all dimensions of the inputs are fixed");
-            return false;
+        if (!sym) { /* harmless: what it was meant for is reported as unbound */
+            diag_warn(x->d, p, "no dimension is called '%s'; --dim %s=%lld does nothing",
+                      diag_name(x->tmp, b->name), diag_name(x->tmp, b->name), (long long)b->size);
+            continue;
         }
         if (b->size <= 0)
             return diag_error(x->d, p, "dimension '%s' must be positive, found %lld",
@@ -139,8 +136,7 @@ static bool bind_symbols(Import *x, Symbols *s) {
     }
     if (!nfirst && x->opt->batch > 0) TRY(check_fixed_batch(x));
     if (!nunbound) return true;
-    diag_error(x->d, (Place){.file = x->file}, "dimensions without a size: %s",
-               list_symbols(x, s, true));
+    diag_error(x->d, (Place){.file = x->file}, "dimensions without a size: %s", list_unbound(x, s));
     Text t;
     text_init(&t, x->tmp);
     text_str(&t, "");

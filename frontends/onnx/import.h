@@ -42,7 +42,8 @@ typedef struct {
     uint64_t count;
     const void *data; /* row-major, possibly unaligned; NULL when missing or empty */
     bool missing;     /* the values are in an external file that is not there */
-    void *heap;       /* data, when eval allocated it outside the arena */
+    bool kept;        /* data lives as long as the result of the import */
+    void *heap;       /* data, when eval allocated it outside the arenas */
 } Tensor;
 
 /* Where the bytes of tensors may lie. */
@@ -57,6 +58,7 @@ typedef struct {
     uint64_t missing_bytes;
 } Sources;
 
+/* a: the arena of the result, where widened values go. */
 bool tensor_read(Arena *a, Diag *d, Sources *s, Place p, const TensorProto *t, Tensor *out);
 /* The dtype that stands for an ONNX element type; false for strings, complex numbers, unknown ones.
  */

@@ -75,7 +75,7 @@ ValueId constant(Import *x, const char *name, const Tensor *t, Role role) {
         import_note(x, "double precision constants are used in single precision");
         x->narrowed = true;
     }
-    if (t->count && (t->dtype == DT_F64 || t->heap)) {
+    if (t->count && (t->dtype == DT_F64 || !t->kept)) {
         uint8_t *copy = arena_alloc(x->a, data->n);
         if (t->dtype == DT_F64)
             for (uint64_t i = 0; i < t->count; i++)

@@ -222,7 +222,7 @@ bool roles_assign(Import *x) {
         init->role = choose_role(x, init, smooth[init->slot], use[init->slot]);
         if (init->role == ROLE_CONST) s->known = &init->tensor;
         s->value = constant(x, s->name, &init->tensor, init->role);
-        if (init->role == ROLE_FROZEN)
+        if (init->role == ROLE_FROZEN && !x->unsupported.n)
             import_note(x, "initializer '%s' is not used", diag_name(x->tmp, s->name));
         if (init->role == ROLE_CONST && init->tensor.missing && x->opt->need_weights)
             import_note(

@@ -239,7 +239,7 @@ static bool size_error(Diag *d, Place p, const Tensor *t, const char *unit, uint
 }
 
 bool tensor_read(Arena *a, Diag *d, Sources *s, Place p, const TensorProto *t, Tensor *out) {
-    *out = (Tensor){0};
+    *out = (Tensor){.kept = true};
     TRY(read_shape(d, p, t, out));
     if (!elem_dtype(t->data_type, &out->dtype))
         return diag_error(d, p, "tensors of element type %d (%s) are not supported", t->data_type,
