@@ -125,7 +125,7 @@ int dtrt_main(const DtrtProgram *p, int argc, char **argv) {
             st = rt.o.check_grad ? dtrt_check_grad(&rt) : train(&rt, &report);
         }
     }
-    if (rt.grad_user) dtrt_grads_close(&rt, st);
+    if (rt.grad_user && !rt.o.check_grad) dtrt_grads_close(&rt, st);
     free_all(&rt);
     return (int)st;
 }

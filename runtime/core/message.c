@@ -56,6 +56,8 @@ const char *dtrt_name_str(const char *s) {
         }
         if (c < 32 || c == 127)
             q += sprintf(q, "\\x%02x", c);
+        else if (c == '"' || c == '\\')
+            q += sprintf(q, "\\%c", c);
         else
             *q++ = (char)c;
     }

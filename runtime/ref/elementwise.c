@@ -1,0 +1,191 @@
+/* elementwise.c - reference of the operators that work element by element, with numpy broadcasting,
+ * and of Dropout. Values at kinks and of NaN follow ONNX; see compiler/ops/elementwise.c for the
+ * kernels' side. */
+#include "ref.h"
+
+#include <string.h>
+
+#include "dtrt_math.h"
+
+typedef struct {
+    double a, b, c; /* operands */
+    double p, q;    /* constants */
+    DtrtType type;  /* of the result */
+} El;
+
+#define F(name, expr)                                                                              \
+    static double el_##name(El e) {                                                                \
+        return expr;                                                                               \
+    }
+F(Neg, -e.a)
+F(Abs, fabs(e.a))
+F(Exp, exp(e.a))
+F(Log, log(e.a))
+F(Sqrt, sqrt(e.a))
+F(Reciprocal, 1 / e.a)
+F(Erf, erf(e.a))
+F(Sin, sin(e.a))
+F(Cos, cos(e.a))
+F(Floor, floor(e.a))
+F(Ceil, ceil(e.a))
+F(Relu, e.a < 0 ? 0 : e.a)
+F(LeakyRelu, e.a < 0 ? e.p * e.a : e.a)
+F(Elu, e.a < 0 ? e.p * expm1(e.a) : e.a)
+F(Sigmoid, 1 / (1 + exp(-e.a)))
+F(Tanh, tanh(e.a))
+F(Softplus, fmax(e.a, 0) + log1p(exp(-fabs(e.a))))
+F(HardSwish, e.a *fmin(fmax(e.a / 6 + 0.5, 0), 1))
+F(HardSigmoid, fmin(fmax(e.p *e.a + e.q, 0), 1))
+F(Clip, e.a<e.p ? e.p : e.a> e.q ? e.q : e.a)
+F(Scale, e.a *e.p + e.q)
+F(Gelu, 0.5 * e.a * (1 + erf(e.a * 0.70710678118654752440)))
+F(Silu, e.a / (1 + exp(-e.a)))
+F(PowScalar, pow(e.a, e.p))
+F(Expand, e.a)
+F(Add, e.a + e.b)
+F(Sub, e.a - e.b)
+F(Mul, e.a *e.b)
+F(Pow, pow(e.a, e.b))
+F(Min, isnan(e.a) || isnan(e.b) ? NAN : fmin(e.a, e.b))
+F(Max, isnan(e.a) || isnan(e.b) ? NAN : fmax(e.a, e.b))
+F(Equal, e.a == e.b)
+F(Less, e.a < e.b)
+F(Greater, e.a > e.b)
+F(Not, e.a == 0)
+F(And, e.a != 0 && e.b != 0)
+F(Or, e.a != 0 || e.b != 0)
+F(Where, e.a != 0 ? e.b : e.c)
+
+static bool is_int(DtrtType t) {
+    return t == DTRT_I64 || t == DTRT_I32;
+}
+F(Div, is_int(e.type) ? trunc(e.a / e.b) : e.a / e.b)
+F(Cast, e.type == DTRT_BOOL ? e.a != 0 : is_int(e.type) ? trunc(e.a) : e.a)
+
+typedef struct {
+    const char *op;
+    double (*f)(El);
+    const char *p, *q; /* attributes; NULL: none */
+    double dp, dq;     /* their defaults */
+} Row;
+
+#define E0(op)                                                                                     \
+    { #op, el_##op, NULL, NULL, 0, 0 }
+static const Row table[] = {
+    E0(Neg),
+    E0(Abs),
+    E0(Exp),
+    E0(Log),
+    E0(Sqrt),
+    E0(Reciprocal),
+    E0(Erf),
+    E0(Sin),
+    E0(Cos),
+    E0(Floor),
+    E0(Ceil),
+    E0(Relu),
+    E0(Sigmoid),
+    E0(Tanh),
+    E0(Gelu),
+    E0(Silu),
+    E0(Softplus),
+    E0(HardSwish),
+    E0(Expand),
+    E0(Add),
+    E0(Sub),
+    E0(Mul),
+    E0(Div),
+    E0(Pow),
+    E0(Min),
+    E0(Max),
+    E0(Equal),
+    E0(Less),
+    E0(Greater),
+    E0(Not),
+    E0(And),
+    E0(Or),
+    E0(Where),
+    E0(Cast),
+    {"LeakyRelu", el_LeakyRelu, "alpha", NULL, 0.01, 0},
+    {"Elu", el_Elu, "alpha", NULL, 1, 0},
+    {"HardSigmoid", el_HardSigmoid, "alpha", "beta", 0.2, 0.5},
+    {"Clip", el_Clip, "min", "max", -INFINITY, INFINITY},
+    {"Scale", el_Scale, "alpha", "beta", 1, 0},
+    {"PowScalar", el_PowScalar, "alpha", NULL, 1, 0},
+};
+
+static const Row *find_row(const char *op) {
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (!strcmp(table[i].op, op)) return &table[i];
+    return NULL;
+}
+
+/* Strides of an operand along the axes of the result; 0 where it broadcasts. */
+static void strides(const DtrtRefValue *x, const DtrtRefValue *y, int64_t *stride) {
+    int64_t s = 1;
+    for (int i = y->rank - 1; i >= 0; i--) {
+        int k = i - (y->rank - x->rank);
+        stride[i] = k < 0 || x->dim[k] == 1 ? 0 : s;
+        if (k >= 0) s *= x->dim[k];
+    }
+}
+
+static uint64_t operand_index(const DtrtRefValue *y, const int64_t *stride, uint64_t i) {
+    uint64_t at = 0;
+    for (int k = y->rank - 1; k >= 0; k--) {
+        at += i % (uint64_t)y->dim[k] * (uint64_t)stride[k];
+        i /= (uint64_t)y->dim[k];
+    }
+    return at;
+}
+
+static void run_elementwise(const RefCall *c) {
+    const Row *row = find_row(c->n->op);
+    const DtrtRefValue *y = dtrt_ref_out_shape(c, 0);
+    const double *x[3] = {dtrt_ref_in(c, 0), dtrt_ref_in(c, 1), dtrt_ref_in(c, 2)};
+    double p = row->p ? dtrt_ref_f(c->n, row->p, row->dp) : 0;
+    double q = row->q ? dtrt_ref_f(c->n, row->q, row->dq) : 0;
+    int64_t n = (int64_t)dtrt_ref_count(y), stride[3][DTRT_MAX_RANK] = {{0}};
+    bool whole[3] = {false};
+    for (uint32_t k = 0; k < 3; k++) {
+        if (!x[k]) continue;
+        strides(dtrt_ref_in_shape(c, k), y, stride[k]);
+        whole[k] = (int64_t)dtrt_ref_count(dtrt_ref_in_shape(c, k)) == n;
+    }
+#pragma omp parallel for if (n > 4096)
+    for (int64_t i = 0; i < n; i++) {
+        double v[3] = {0};
+        for (int k = 0; k < 3; k++)
+            if (x[k])
+                v[k] = x[k][whole[k] ? (uint64_t)i : operand_index(y, stride[k], (uint64_t)i)];
+        c->y[0][i] = row->f((El){v[0], v[1], v[2], p, q, y->type});
+    }
+}
+
+/* The program numbers elements in the order in which it keeps the tensor: with attribute
+ * channels_last the channel axis (1) comes last there. */
+static uint64_t dropout_index(const DtrtRefValue *x, bool channels_last, uint64_t i) {
+    if (!channels_last) return i;
+    uint64_t channels = (uint64_t)x->dim[1], inner = 1;
+    for (int k = 2; k < x->rank; k++) inner *= (uint64_t)x->dim[k];
+    uint64_t image = i / (channels * inner), channel = i / inner % channels, pixel = i % inner;
+    return (image * inner + pixel) * channels + channel;
+}
+
+static void run_dropout(const RefCall *c) {
+    const DtrtRefValue *s = dtrt_ref_in_shape(c, 0);
+    const double *x = dtrt_ref_in(c, 0);
+    float ratio = (float)dtrt_ref_f(c->n, "ratio", 0.5);
+    bool last = dtrt_ref_i(c->n, "channels_last", 0) && s->rank > 2;
+    uint64_t n = dtrt_ref_count(s);
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t index = dropout_index(s, last, i);
+        bool kept = dtrt_dropout(1, ratio, c->r->seed, c->r->step, c->n->key, index) != 0;
+        c->y[0][i] = kept ? x[i] / (1 - (double)ratio) : 0;
+    }
+}
+
+RefOp *dtrt_ref_elementwise(const char *op) {
+    if (!strcmp(op, "Dropout")) return run_dropout;
+    return find_row(op) ? run_elementwise : NULL;
+}
