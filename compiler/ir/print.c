@@ -1,6 +1,7 @@
 /* print.c - the text form of a graph (README.md gives the syntax). Sources first, then the nodes in
- * order, then what must be there at the end. Value numbers are the graph's own ids. Initial values
- * are printed when they are one number repeated or few; larger ones are left out with a comment. */
+ * order, then what must be there at the end. Values are numbered in the order in which the text
+ * defines them, so that a text that was read prints the same again. Initial values are printed when
+ * they are one number repeated or few; larger ones are left out with a comment. */
 #include "ir.h"
 
 #include <math.h>
@@ -100,25 +101,25 @@ static void print_data(Text *t, const Value *v) {
 }
 
 /* %3 f32[2,4] "y" of %1 */
-static void print_output(Text *t, const Graph *g, ValueId v) {
+static void print_output(Text *t, const Graph *g, const uint32_t *num, ValueId v) {
     if (v == NO_ID) {
         text_char(t, '-');
         return;
     }
-    text_add(t, "%%%u ", v);
+    text_add(t, "%%%u ", num[v]);
     print_type(t, g->value[v].dtype, &g->value[v].shape);
     text_char(t, ' ');
     text_quote(t, g->value[v].name);
-    if (g->value[v].param != NO_ID) text_add(t, " of %%%u", g->value[v].param);
+    if (g->value[v].param != NO_ID) text_add(t, " of %%%u", num[g->value[v].param]);
 }
 
-static void print_source(Text *t, const Graph *g, ValueId id) {
+static void print_source(Text *t, const Graph *g, const uint32_t *num, ValueId id) {
     const Value *v = &g->value[id];
-    text_add(t, "%%%u %s ", id, role_name(v->role));
+    text_add(t, "%%%u %s ", num[id], role_name(v->role));
     print_type(t, v->dtype, &v->shape);
     text_char(t, ' ');
     text_quote(t, v->name);
-    if (v->param != NO_ID) text_add(t, " of %%%u", v->param);
+    if (v->param != NO_ID) text_add(t, " of %%%u", num[v->param]);
     if (v->data) print_data(t, v);
     text_char(t, '\n');
 }
@@ -161,12 +162,12 @@ static void print_body(Text *t, const Node *n) {
     text_str(t, "\n}");
 }
 
-static void print_node(Text *t, const Graph *g, const Node *n) {
+static void print_node(Text *t, const Graph *g, const uint32_t *num, const Node *n) {
     static const char *const phase[] = {"fwd", "bwd", "upd"};
     text_str(t, phase[n->phase]);
     for (uint32_t i = 0; i < n->nout; i++) {
         text_str(t, i ? ", " : " ");
-        print_output(t, g, n->out[i]);
+        print_output(t, g, num, n->out[i]);
     }
     text_add(t, n->nout ? " = %s(" : " %s(", ir_op_name(n->op));
     for (uint32_t i = 0; i < n->nin; i++) {
@@ -174,7 +175,7 @@ static void print_node(Text *t, const Graph *g, const Node *n) {
         if (n->in[i] == NO_ID)
             text_char(t, '-');
         else
-            text_add(t, "%%%u", n->in[i]);
+            text_add(t, "%%%u", num[n->in[i]]);
     }
     text_char(t, ')');
     print_attrs(t, n->attr, n->nattr);
@@ -189,20 +190,38 @@ static void print_node(Text *t, const Graph *g, const Node *n) {
     text_char(t, '\n');
 }
 
+static bool is_source(const Value *v) {
+    return v->def == NO_ID && v->role != ROLE_TEMP;
+}
+
+/* Numbers in the order of the text; values that nothing defines come last. */
+static uint32_t *number_values(Arena *a, const Graph *g) {
+    uint32_t *num = ARENA_ARRAY(a, uint32_t, g->nvalue), next = 0;
+    for (ValueId v = 0; v < g->nvalue; v++)
+        if (is_source(&g->value[v])) num[v] = next++;
+    for (NodeId n = 0; n < g->nnode; n++)
+        for (uint32_t i = 0; i < g->node[n].nout; i++)
+            if (g->node[n].out[i] != NO_ID) num[g->node[n].out[i]] = next++;
+    for (ValueId v = 0; v < g->nvalue; v++)
+        if (g->value[v].def == NO_ID && g->value[v].role == ROLE_TEMP) num[v] = next++;
+    return num;
+}
+
 void ir_print(Text *out, const Graph *g) {
+    uint32_t *num = number_values(out->arena, g);
     text_str(out, "graph ");
     text_quote(out, g->file ? g->file : "");
     text_char(out, '\n');
     for (ValueId v = 0; v < g->nvalue; v++)
-        if (g->value[v].def == NO_ID && g->value[v].role != ROLE_TEMP) print_source(out, g, v);
-    for (NodeId n = 0; n < g->nnode; n++) print_node(out, g, &g->node[n]);
+        if (is_source(&g->value[v])) print_source(out, g, num, v);
+    for (NodeId n = 0; n < g->nnode; n++) print_node(out, g, num, &g->node[n]);
     if (g->noutput) {
         text_str(out, "output");
         for (uint32_t i = 0; i < g->noutput; i++)
-            text_add(out, i ? ", %%%u" : " %%%u", g->output[i]);
+            text_add(out, i ? ", %%%u" : " %%%u", num[g->output[i]]);
         text_char(out, '\n');
     }
-    if (g->loss != NO_ID) text_add(out, "loss %%%u\n", g->loss);
-    if (g->logits != NO_ID) text_add(out, "logits %%%u\n", g->logits);
+    if (g->loss != NO_ID) text_add(out, "loss %%%u\n", num[g->loss]);
+    if (g->logits != NO_ID) text_add(out, "logits %%%u\n", num[g->logits]);
     if (g->next_key) text_add(out, "keys %u\n", g->next_key);
 }
