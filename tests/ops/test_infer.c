@@ -203,6 +203,61 @@ static const Row rows[] = {
      {0},
      "shape=[1048576,1048577]",
      "! node 'n' (Fill): output 0 of shape [1048576,1048577] is too large"},
+
+    /* sums and statistics over columns */
+    {OP_ReduceSum, {"f32[2,3,4]"}, "axes=[0,2]", "f32[1,3,1]"},
+    {OP_ReduceSum, {"f32[2,3,4]"}, "axes=1, keepdims=0", "f32[2,4]"},
+    {OP_ReduceSum, {"f32[2,3]"}, "keepdims=0", "f32[]"},
+    {OP_ReduceSum,
+     {"f32[2,3]"},
+     "axes=[1,0]",
+     "! node 'n' (ReduceSum), tensor 'x0': expected rising axes of [2,3], found 0"},
+    {OP_ReduceSum,
+     {"i64[2,3]"},
+     "",
+     "! node 'n' (ReduceSum), tensor 'x0': expected dtype f32 for input 0, found i64"},
+    {OP_BnStats, {"f32[2,3,4]"}, "", "f32[4] f32[4]"},
+    {OP_BnGradReduce,
+     {"f32[2,4]", "f32[2,4]", "f32[4]", "f32[2]"},
+     "",
+     "! node 'n' (BnGradReduce), tensor 'x3': expected shape [4] for input 3, found [2]"},
+    {OP_BnUpdate, {"f32[4]", "f32[4]", "f32[4]", "f32[4]"}, "", ""},
+
+    /* layer norm: statistics keep their axes */
+    {OP_LayerNorm,
+     {"f32[2,3,4]", "f32[3,4]", "f32[3,4]"},
+     "axis=1",
+     "f32[2,3,4] f32[2,1,1] f32[2,1,1]"},
+    {OP_LayerNorm,
+     {"f32[2,3,4]", "f32[3,4]"},
+     "axis=-1",
+     "! node 'n' (LayerNorm), tensor 'x1': expected shape [4] for input 1, found [3,4]"},
+    {OP_Softmax, {"f32[2,3]"}, "axis=0", "f32[2,3]"},
+    {OP_Softmax, {"f32[]"}, "", "! node 'n' (Softmax): expected an axis in 0..-1, found -1"},
+
+    /* losses: labels without the class axis */
+    {OP_SoftmaxCE, {"f32[2,5,3]", "i64[2,3]"}, "axis=1", "f32[]"},
+    {OP_NllLoss, {"f32[5]", "i32[]"}, "axis=0", "f32[]"},
+    {OP_SoftmaxCEGrad, {"f32[]", "f32[2,5]", "i64[2]"}, "axis=-1", "f32[2,5]"},
+    {OP_SoftmaxCE,
+     {"f32[2,5]", "i64[5]"},
+     "axis=1",
+     "! node 'n' (SoftmaxCE), tensor 'x1': expected shape [2] for input 1, found [5]"},
+    {OP_SoftmaxCE,
+     {"f32[2,5]", "f32[2]"},
+     "axis=1",
+     "! node 'n' (SoftmaxCE), tensor 'x1': expected integers (i64 or i32) for input 1, found "
+     "f32"},
+
+    {OP_Dropout,
+     {"f32[2]"},
+     "ratio=1.5",
+     "! node 'n' (Dropout): expected a ratio of 0 to 1, found 1.5"},
+    {OP_Adam, {"f32[2]", "f32[2]", "f32[2]", "f32[2]"}, "", ""},
+    {OP_Sgd,
+     {"f32[2]", "f32[1]"},
+     "",
+     "! node 'n' (Sgd), tensor 'x1': expected shape [2] for input 1, found [1]"},
 };
 
 static void check_row(const Row *r) {
