@@ -122,17 +122,6 @@ static bool any_kept(const Rewrite *r, const Node *n) {
     return false;
 }
 
-/* Does the permutation keep the order of all axes longer than 1? Then it moves no byte. */
-static bool moves_nothing(const Shape *s, const int64_t *perm) {
-    int64_t last = -1;
-    for (uint32_t i = 0; i < s->rank; i++) {
-        if (s->dim[perm[i]] == 1) continue;
-        if (perm[i] < last) return false;
-        last = perm[i];
-    }
-    return true;
-}
-
 /* The value that a chain of views starts from. */
 static ValueId behind_views(const Graph *g, ValueId v) {
     while (g->value[v].def != NO_ID && op_class(&g->node[g->value[v].def]) == CLS_VIEW)
@@ -152,13 +141,14 @@ static ValueId clean_transpose(Rewrite *r, const Node *n) {
     uint32_t rank;
     const int64_t *perm = ir_get_ints(n, A_perm, &rank);
     NodeId def = r->g->value[x].def;
-    if (moves_nothing(&r->g->value[x].shape, perm)) return view_of(r, n, behind_views(r->g, x));
+    if (perm_moves_nothing(&r->g->value[x].shape, perm))
+        return view_of(r, n, behind_views(r->g, x));
     if (def == NO_ID || r->g->node[def].op != OP_Transpose) return NO_ID;
     const int64_t *first = ir_get_ints(&r->g->node[def], A_perm, &rank);
     int64_t both[IR_MAX_RANK];
     for (uint32_t i = 0; i < rank; i++) both[i] = first[perm[i]];
     ValueId from = r->g->node[def].in[0];
-    if (moves_nothing(&r->g->value[from].shape, both))
+    if (perm_moves_nothing(&r->g->value[from].shape, both))
         return view_of(r, n, behind_views(r->g, from));
     return op_transpose(r->g, n->phase, n->name, from, both);
 }

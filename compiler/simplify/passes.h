@@ -4,6 +4,9 @@
 
 #include "rewrite.h"
 
+const Graph *channels_last(Arena *a, Diag *d,
+                           const Graph *g);   /* channels_last.c; g itself without images */
 Graph *lower_graph(Arena *a, const Graph *g); /* lower.c */
+Graph *fuse_graph(Arena *a, const Graph *g);  /* fuse.c */
 
 #endif

@@ -64,6 +64,16 @@ void rw_rename(Rewrite *r, ValueId now, ValueId old) {
     r->g->value[now].name = r->old->value[old].name;
 }
 
+bool perm_moves_nothing(const Shape *s, const int64_t *perm) {
+    int64_t last = -1;
+    for (uint32_t i = 0; i < s->rank; i++) {
+        if (s->dim[perm[i]] == 1) continue;
+        if (perm[i] < last) return false;
+        last = perm[i];
+    }
+    return true;
+}
+
 Graph *rw_end(Rewrite *r) {
     const Graph *o = r->old;
     Graph *g = r->g;

@@ -22,6 +22,8 @@ NodeId rw_copy(Rewrite *r, NodeId n);
 void rw_replace(Rewrite *r, ValueId v, ValueId now);
 /* New value `now` was made for old value `old` and gets its name. */
 void rw_rename(Rewrite *r, ValueId now, ValueId old);
+/* Does the permutation keep the order of all axes longer than 1? Then it moves no byte. */
+bool perm_moves_nothing(const Shape *s, const int64_t *perm);
 /* Maps outputs, loss, logits and parameters of gradients; returns the copy. */
 Graph *rw_end(Rewrite *r);
 

@@ -2,13 +2,11 @@
 #include "passes.h"
 
 Graph *simplify_forward(Arena *a, Diag *d, const Graph *g) {
-    (void)d;
-    Graph *x = simplify_clean(a, g);
-    x = lower_graph(a, x);
-    return simplify_clean(a, x);
+    const Graph *x = channels_last(a, d, simplify_clean(a, g));
+    return simplify_clean(a, lower_graph(a, x));
 }
 
 Graph *simplify_step(Arena *a, Diag *d, const Graph *g) {
     (void)d;
-    return simplify_clean(a, g);
+    return fuse_graph(a, simplify_clean(a, g));
 }
