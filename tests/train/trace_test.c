@@ -104,12 +104,8 @@ static bool freeze(Arena *a, Diag *d, Graph *g, const cJSON *trace) {
             if (strchr("*?[]\\", *s)) text_char(&t, '\\');
             text_char(&t, *s);
         }
-        bool weight = false;
-        for (ValueId v = 0; v < g->nvalue; v++)
-            weight |=
-                g->value[v].role == ROLE_PARAM && !strcmp(g->value[v].name, name->valuestring);
         RoleRule r = {false, t.at};
-        if (weight) ok = train_roles(g, d, &r, 1) && ok;
+        ok = train_roles(g, d, &r, 1) && ok;
     }
     return ok;
 }

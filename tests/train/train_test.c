@@ -41,28 +41,28 @@ static const char mlp[] = SOURCES "%3 param f32[4,5] \"w2\"\n"
  * that their updates follow the gradients at once. */
 static const char mlp_step[] =
     SOURCES "%3 param f32[4,5] \"w2\"\n"
-            "%7 target i64[2] \"target\"\n"
-            "%16 state f32[3,4] \"optim.m.w\" of %1\n"
-            "%17 state f32[4] \"optim.m.b\" of %2\n"
-            "%18 state f32[4,5] \"optim.m.w2\" of %3\n"
-            "fwd %4 f32[2,4] \"h\" = MatMul(%0, %1, %2) \"fc1\"\n"
-            "fwd %5 f32[2,4] \"r\" = Relu(%4) \"relu\"\n"
-            "fwd %6 f32[2,5] \"y\" = MatMul(%5, %3) \"fc2\"\n"
-            "fwd %8 f32[] \"loss\" = SoftmaxCE(%6, %7) {axis=1} \"loss\"\n"
-            "bwd %9 f32[] \"loss.grad.out\" = Fill() {value=1.0, shape=[]} \"loss.grad\"\n"
-            "bwd %10 f32[2,5] \"loss.grad.out\" = SoftmaxCEGrad(%9, %6, %7) {axis=1} "
+            "%4 target i64[2] \"target\"\n"
+            "%5 state f32[3,4] \"optim.m.w\" of %1\n"
+            "%6 state f32[4] \"optim.m.b\" of %2\n"
+            "%7 state f32[4,5] \"optim.m.w2\" of %3\n"
+            "fwd %8 f32[2,4] \"h\" = MatMul(%0, %1, %2) \"fc1\"\n"
+            "fwd %9 f32[2,4] \"r\" = Relu(%8) \"relu\"\n"
+            "fwd %10 f32[2,5] \"y\" = MatMul(%9, %3) \"fc2\"\n"
+            "fwd %11 f32[] \"loss\" = SoftmaxCE(%10, %4) {axis=1} \"loss\"\n"
+            "bwd %12 f32[] \"loss.grad.out\" = Fill() {value=1.0, shape=[]} \"loss.grad\"\n"
+            "bwd %13 f32[2,5] \"loss.grad.out\" = SoftmaxCEGrad(%12, %10, %4) {axis=1} "
             "\"loss.grad\"\n"
-            "bwd %11 f32[4,5] \"w2.grad\" of %3 = MatMul(%5, %10) {trans_a=1} \"fc2.db\"\n"
-            "bwd %12 f32[2,4] \"fc2.da.out\" = MatMul(%10, %3) {trans_b=1} \"fc2.da\"\n"
-            "upd Sgd(%3, %11, %18) \"w2.update\"\n"
-            "bwd %13 f32[2,4] \"relu.grad.out\" = ReluGrad(%12, %5) \"relu.grad\"\n"
-            "bwd %14 f32[4] \"b.grad\" of %2 = ReduceSum(%13) {axes=0, keepdims=0} \"fc1.dbias\"\n"
-            "upd Sgd(%2, %14, %17) \"b.update\"\n"
-            "bwd %15 f32[3,4] \"w.grad\" of %1 = MatMul(%0, %13) {trans_a=1} \"fc1.db\"\n"
-            "upd Sgd(%1, %15, %16) \"w.update\"\n"
-            "output %8\n"
-            "loss %8\n"
-            "logits %6\n";
+            "bwd %14 f32[4,5] \"w2.grad\" of %3 = MatMul(%9, %13) {trans_a=1} \"fc2.db\"\n"
+            "bwd %15 f32[2,4] \"fc2.da.out\" = MatMul(%13, %3) {trans_b=1} \"fc2.da\"\n"
+            "upd Sgd(%3, %14, %7) \"w2.update\"\n"
+            "bwd %16 f32[2,4] \"relu.grad.out\" = ReluGrad(%15, %9) \"relu.grad\"\n"
+            "bwd %17 f32[4] \"b.grad\" of %2 = ReduceSum(%16) {axes=0, keepdims=0} \"fc1.dbias\"\n"
+            "upd Sgd(%2, %17, %6) \"b.update\"\n"
+            "bwd %18 f32[3,4] \"w.grad\" of %1 = MatMul(%0, %16) {trans_a=1} \"fc1.db\"\n"
+            "upd Sgd(%1, %18, %5) \"w.update\"\n"
+            "output %11\n"
+            "loss %11\n"
+            "logits %10\n";
 
 static void test_golden(void) {
     Arena *a = arena_new();
@@ -279,9 +279,10 @@ static void test_roles(void) {
     CHECK_EQ(g->value[1].role, ROLE_FROZEN);
     CHECK_EQ(g->value[2].role, ROLE_BUFFER);
     CHECK_EQ(g->value[3].role, ROLE_FROZEN);
-    RoleRule wrong = {false, "a/mean"};
+    RoleRule fixed = {false, "a/mean"}, wrong = {true, "a/mean"};
+    CHECK(train_roles(g, &d, &fixed, 1)); /* it is not trained anyway */
     CHECK(!train_roles(g, &d, &wrong, 1));
-    CHECK_STR(d.log.at, "error: t: --freeze 'a/mean' matches none of the weights\n"
+    CHECK_STR(d.log.at, "error: t: --train 'a/mean' matches none of the weights\n"
                         "  hint: a weight is named 'a/w'\n  hint: a weight is named 'a/b'\n"
                         "  hint: a weight is named 'c.w'\n");
     arena_free(a);
