@@ -53,12 +53,12 @@ typedef struct {
 
 static dnnl_status_t dense_md(dnnl_memory_desc_t *md, const DtrtConv *c, int64_t channels,
                               const int64_t *space) {
-    static const dnnl_format_tag_t last[] = {dnnl_acb, dnnl_acdb, dnnl_acdeb};
-    static const dnnl_format_tag_t first[] = {dnnl_abc, dnnl_abcd, dnnl_abcde};
+    static const dnnl_format_tag_t tag[2][3] = {{dnnl_abc, dnnl_abcd, dnnl_abcde},
+                                                {dnnl_acb, dnnl_acdb, dnnl_acdeb}};
     dnnl_dims_t dim = {c->n, channels};
     for (int i = 0; i < c->nd; i++) dim[2 + i] = space[i];
     return dnnl_memory_desc_init_by_tag(md, c->nd + 2, dim, dnnl_f32,
-                                        (c->channels_last ? last : first)[c->nd - 1]);
+                                        tag[c->channels_last != 0][c->nd - 1]);
 }
 
 static dnnl_status_t weights_md(dnnl_memory_desc_t *md, const DtrtConv *c, bool plain) {
@@ -309,6 +309,16 @@ bool dtrt_conv_init(DtrtConv *c, int threads) {
     for (int i = 0; i < c->nd; i++) v->outputs *= c->out[i];
     c->impl = v;
     return true;
+}
+
+void dtrt_conv_free(DtrtConv *c) {
+    Conv *v = c->impl;
+    for (int i = 0; v && i < PASSES; i++) {
+        onednn_op_free(&v->pass[i].op);
+        onednn_op_free(&v->pass[i].reorder);
+    }
+    free(v);
+    c->impl = NULL;
 }
 
 /* ---- runs ---- */

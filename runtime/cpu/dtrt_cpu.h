@@ -9,6 +9,8 @@
 #include "dtrt.h"
 #include "dtrt_math.h"
 
+/* Vectorisable exp, log, tanh, erf, sigmoid are in dtrt_vecmath.h. */
+
 /* ---- conv.c: oneDNN --------------------------------------------------------------------------
  * Images [n, in.., ci] (channels last) or [n, ci, in..]; weights [co, ci/group, k..] when plain. One
  * object serves the three passes of one geometry. Primitives are created by dtrt_conv_init, never later. */
@@ -29,6 +31,7 @@ typedef struct {
  * OpenMP thread count to plan for. False with a message in err when the geometry is not supported. */
 bool dtrt_conv_needs(const DtrtConv *c, int threads, DtrtConvNeeds *out, char *err, size_t nerr);
 bool dtrt_conv_init(DtrtConv *c, int threads);
+void dtrt_conv_free(DtrtConv *c);            /* what init made; fine when there is nothing */
 void dtrt_conv_forward(const DtrtConv *c, const float *x, const float *w, const float *b, float *y, void *ws);
 void dtrt_conv_grad_x(const DtrtConv *c, const float *dy, const float *w, float *dx, void *ws);
 void dtrt_conv_grad_w(const DtrtConv *c, const float *dy, const float *x, float *dw, void *ws);
@@ -47,9 +50,10 @@ typedef struct DtrtMatmul {
 } DtrtMatmul;
 bool dtrt_matmul_needs(const DtrtMatmul *m, int threads, uint64_t *workspace, char *err, size_t nerr);
 bool dtrt_matmul_init(DtrtMatmul *m, int threads);
+void dtrt_matmul_free(DtrtMatmul *m);
 void dtrt_matmul(const DtrtMatmul *m, const float *a, const float *b, const float *bias, float *y, void *ws);
 
-/* ---- pool.c: oneDNN where its rule is ONNX's, own loops elsewhere ------------------------------ */
+/* ---- pool.c: own loops; init does nothing, workspaces are 0 ------------------------------------- */
 typedef struct DtrtPool {
     int nd, channels_last, is_max, count_include_pad, ceil_mode;
     int64_t n, c;
@@ -116,8 +120,5 @@ void dtrt_fill(void *y, uint64_t n, double value, DtrtType type);
 /* ---- optim.c: n elements (packed bytes / 4 for packed weights); lr and the rest from c --------------- */
 void dtrt_sgd(const DtrtCtx *c, float *w, const float *g, float *v, int64_t n); /* v NULL: no momentum */
 void dtrt_adam(const DtrtCtx *c, float *w, const float *g, float *m, float *v, int64_t n, int decoupled);
-
-/* ---- support for generated loops ----------------------------------------------------------------- */
-/* Fused column reductions keep partial sums of each thread here. */
 
 #endif

@@ -169,6 +169,12 @@ bool dtrt_matmul_init(DtrtMatmul *m, int threads) {
     return ok;
 }
 
+void dtrt_matmul_free(DtrtMatmul *m) {
+    if (m->impl) onednn_op_free(m->impl);
+    free(m->impl);
+    m->impl = NULL;
+}
+
 void dtrt_matmul(const DtrtMatmul *m, const float *a, const float *b, const float *bias, float *y,
                  void *ws) {
     assert(m->impl && (!m->bias || bias));

@@ -197,6 +197,7 @@ static void check_row(const Row *row, int channels_last, int packed, int relu) {
     CHECK_SAME(name, one.dw, two.dw);
     free_run(&one);
     free_run(&two);
+    dtrt_conv_free(&c);
     buf_free(&x);
     buf_free(&w);
     buf_free(&b);
@@ -230,6 +231,8 @@ static void check_nan(void) {
     buf_free(&packed);
     buf_free(&ws);
     buf_free(&y);
+    dtrt_conv_free(&c);
+    dtrt_conv_free(&c);
 }
 
 /* Every object of one geometry keeps weights in one layout, whatever passes and extras it has. */
@@ -253,6 +256,8 @@ static void check_one_layout(void) {
         buf_free(&w);
         buf_free(&pa);
         buf_free(&pb);
+        dtrt_conv_free(&all);
+        dtrt_conv_free(&one);
     }
 }
 

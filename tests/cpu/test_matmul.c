@@ -85,6 +85,7 @@ static void check_row(const Row *r, int trans, int bias, float alpha) {
     Buf *all[] = {&a, &b, &c, &a2, &b2, &y, &y2, &ws, &ws2};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) buf_free(all[i]);
     free(want);
+    dtrt_matmul_free(&p);
 }
 
 int main(void) {
