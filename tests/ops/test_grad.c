@@ -86,7 +86,7 @@ static void test_pool(void) {
     check(
         "%0 param f32[1,4,6] \"x\""
         "fwd %1 f32[1,4,3] \"y\" = AveragePool(%0) {kernel=2, strides=2} \"p\"",
-        "bwd %3 f32[1,4,6] \"p.dx.out\" = AveragePoolGrad(%2) {kernel=2, strides=2, shape=[1,4,6]} "
+        "bwd %3 f32[1,4,6] \"p.dx.out\" = AveragePoolGrad(%1) {kernel=2, strides=2, shape=[1,4,6]} "
         "\"p.dx\"\n"
         "din %3");
 }
@@ -99,9 +99,9 @@ static void test_movement(void) {
           "bwd %3 f32[2,3,4] \"t.dx.out\" = Transpose(%1) {perm=[1,2,0]} \"t.dx\"\ndin %3");
     check("%0 param f32[2,3] \"x\" %1 param f32[2,5] \"z\""
           "fwd %2 f32[2,8] \"y\" = Concat(%0, %1) {axis=-1} \"c\"",
-          "bwd %4 f32[2,3] \"c.dx0.out\" = Slice(%3) {starts=[0,0], steps=[1,1], sizes=[2,3]} "
+          "bwd %4 f32[2,3] \"c.dx0.out\" = Slice(%2) {starts=[0,0], steps=[1,1], sizes=[2,3]} "
           "\"c.dx0\"\n"
-          "bwd %5 f32[2,5] \"c.dx1.out\" = Slice(%3) {starts=[0,3], steps=[1,1], sizes=[2,5]} "
+          "bwd %5 f32[2,5] \"c.dx1.out\" = Slice(%2) {starts=[0,3], steps=[1,1], sizes=[2,5]} "
           "\"c.dx1\"\n"
           "din %4 %5");
     check(
@@ -109,13 +109,13 @@ static void test_movement(void) {
         "bwd %3 f32[9] \"s.dx.out\" = SliceGrad(%1) {starts=8, steps=-2, shape=9} \"s.dx\"\ndin "
         "%3");
     check("%0 param f32[3] \"x\" fwd %1 f32[6] \"y\" = Pad(%0) {pads=[1,2]} \"p\"",
-          "bwd %3 f32[3] \"p.dx.out\" = Slice(%2) {starts=1, steps=1, sizes=3} \"p.dx\"\ndin %3");
+          "bwd %3 f32[3] \"p.dx.out\" = Slice(%1) {starts=1, steps=1, sizes=3} \"p.dx\"\ndin %3");
     check(
         "%0 param f32[3] \"x\" fwd %1 f32[4] \"y\" = Pad(%0) {pads=[-1,2]} \"p\"",
         "bwd %3 f32[3] \"p.dx.out\" = PadGrad(%1) {pads=[-1,2], mode=0, shape=3} \"p.dx\"\ndin %3");
     check(
         "%0 param f32[3] \"x\" fwd %1 f32[5] \"y\" = Pad(%0) {pads=[1,1], mode=2} \"p\"",
-        "bwd %3 f32[3] \"p.dx.out\" = PadGrad(%2) {pads=[1,1], mode=2, shape=3} \"p.dx\"\ndin %3");
+        "bwd %3 f32[3] \"p.dx.out\" = PadGrad(%1) {pads=[1,1], mode=2, shape=3} \"p.dx\"\ndin %3");
     check("%0 param f32[9,5] \"x\" %1 input i64[2] \"i\""
           "fwd %2 f32[9,2] \"y\" = Gather(%0, %1) {axis=1} \"g\"",
           "bwd %4 f32[9,5] \"g.dx.out\" = GatherGrad(%2, %1) {axis=1, shape=[9,5]} \"g.dx\"\ndin "
