@@ -9,12 +9,13 @@ typedef enum { TARGET_CPU, TARGET_CUDA, TARGET_NULL } Target;
 typedef struct {
     uint64_t *node_ns;        /* time of one run; views 0; at least 1 otherwise */
     uint64_t *node_workspace; /* bytes of scratch during the run */
-    uint64_t *storage_bytes;  /* bytes to allocate: shape bytes, larger for packed weights and what is kept
-                                 in their layout (gradients, optimizer state); max-pool indices */
-    bool *packed;             /* per value: kept in the library's packed weight layout. A weight is packed
-                                 when only Conv, ConvGradX and its update read it, all with one geometry
-                                 per kind; its gradient and states are packed with it */
-    int threads;              /* that workspaces were computed for */
+    uint64_t
+        *storage_bytes; /* bytes to allocate: shape bytes, larger for packed weights and what is
+                           kept in their layout (gradients, optimizer state); max-pool indices */
+    bool *packed;       /* per value: kept in the library's packed weight layout. A weight is packed
+                           when only Conv, ConvGradX and its update read it, all with one geometry
+                           per kind; its gradient and states are packed with it */
+    int threads;        /* that workspaces were computed for */
 } Cost;
 
 /* Analytic model: max(flops/peak, bytes/bandwidth) + a fixed part, with constants per target that

@@ -132,7 +132,7 @@ static int verb_verify(Arena *a, Diag *d, const Options *o) {
         diag_error(d, (Place){.file = o->plan_file}, "cannot read the plan: %s", strerror(errno));
         return EXIT_MODEL;
     }
-    Plan *p = plan_parse_json(a, d, o->plan_file, text, n, w.step);
+    Plan *p = plan_parse_json(a, d, o->plan_file, text, n, w.step, w.cost);
     if (!p || !plan_verify(d, w.step, w.cost, p)) return EXIT_MODEL;
     char b1[32], b2[32];
     printf("%s: valid: %u steps, %s of %s\n", o->plan_file, p->nstep,

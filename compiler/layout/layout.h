@@ -10,10 +10,12 @@ typedef struct {
     uint64_t offset;     /* result */
 } LayBlock;
 
-/* Packs blocks so that blocks that overlap in time are disjoint in space. Several deterministic orders
- * (by size, by area, by begin, by length) of best-fit; keeps the best. Returns the arena bytes needed; writes offsets,
- * multiples of align. Stops early once `target` is met (0: no target). */
-uint64_t lay_pack(Arena *scratch, LayBlock *b, uint32_t n, uint64_t align, uint64_t target, int effort);
+/* Packs blocks so that blocks that overlap in time are disjoint in space. Several deterministic
+ * orders (by size, by area, by begin, by length) of best-fit; keeps the best. Returns the arena
+ * bytes needed; writes offsets, multiples of align. Stops early once `target` is met (0: no
+ * target). */
+uint64_t lay_pack(Arena *scratch, LayBlock *b, uint32_t n, uint64_t align, uint64_t target,
+                  int effort);
 /* The largest sum of bytes (each rounded up to align) at any moment: no layout can be smaller. */
 uint64_t lay_bound(Arena *scratch, const LayBlock *b, uint32_t n, uint64_t align);
 /* Independent check; reports the first violation. */

@@ -34,24 +34,33 @@ typedef struct {
     uint64_t *offset; /* of the order being tried */
 } Packer;
 
+/* Which of the chunk's blocks live at some moment of [from, to): one byte each, in plain loops that
+ * compilers vectorise. Entries past k->n may say anything. */
+static void fill_hits(const Chunk *k, uint32_t from, uint32_t to, uint8_t *hit) {
+    for (uint32_t i = 0; i < CHUNK; i++) hit[i] = (uint8_t)((k->from[i] < to) & (k->to[i] > from));
+}
+
 /* Smallest gap that holds `bytes` among the placed blocks that live in [from, to), else on top. */
 static uint64_t find_gap(const Packer *p, uint32_t from, uint32_t to, uint64_t bytes) {
     uint64_t cover = 0, best = UINT64_MAX, best_gap = UINT64_MAX;
     for (uint32_t c = 0; c < p->nchunk; c++) {
         const Chunk *k = p->chunk[c];
         if (k->begin >= to || k->end <= from) continue;
-        uint32_t hit[CHUNK], m = 0;
+        uint8_t hit[CHUNK];
+        fill_hits(k, from, to, hit);
         for (uint32_t i = 0; i < k->n; i++) {
-            hit[m] = i;
-            m += (uint32_t)((k->from[i] < to) & (k->to[i] > from));
-        }
-        for (uint32_t j = 0; j < m; j++) {
-            uint64_t low = k->low[hit[j]], high = k->high[hit[j]];
-            if (low > cover && low - cover >= bytes && low - cover < best_gap) {
-                best_gap = low - cover;
+            uint64_t eight;
+            memcpy(&eight, hit + (i & ~7u), 8);
+            if (!eight) {
+                i |= 7; /* none of these eight */
+                continue;
+            }
+            if (!hit[i]) continue;
+            if (k->low[i] > cover && k->low[i] - cover >= bytes && k->low[i] - cover < best_gap) {
+                best_gap = k->low[i] - cover;
                 best = cover;
             }
-            if (high > cover) cover = high;
+            if (k->high[i] > cover) cover = k->high[i];
         }
     }
     return best == UINT64_MAX ? cover : best;

@@ -1,19 +1,21 @@
-/* plan.h - Graph + Cost + budget -> Plan: when each node runs, when each storage is dropped, and where
- * everything lies in the arena.
+/* plan.h - Graph + Cost + budget -> Plan: when each node runs, when each storage is dropped, and
+ * where everything lies in the arena.
  *
- * The budget covers persistent storages (each rounded up to PLAN_ALIGN) plus the arena. Views need no
- * run: a view is there whenever its storage is. (For traces, where the benchmark's rules say that a view
- * must run again after its storage was dropped, see `Rules`.)
+ * The budget covers persistent storages (each rounded up to PLAN_ALIGN) plus the arena. Views need
+ * no run: a view is there whenever its storage is. (A view that costs something, which only traces
+ * have, is a run, and must run again after its storage was dropped.)
  *
  * Plan invariants (checked by plan_verify, which shares no code with the strategies):
- *  P1 every node runs at least once; CLS_EFFECT nodes exactly once; the first runs stand in graph order.
+ *  P1 every node but free views runs at least once; CLS_EFFECT nodes exactly once. The first runs
+ *     stand in an order that P2 and P3 allow: updates may wait for the end of the step.
  *  P2 a run finds all its inputs resident (persistent ones always are).
- *  P3 no node that reads a persistent value runs after a node that mutates it (I5, for reruns too).
+ *  P3 no node that reads a persistent value runs after a node that mutates it (I5, for reruns
+ *     too); nodes that mutate the same value run in graph order.
  *  P4 at every moment resident storages, scratch outputs and workspace are disjoint in the arena,
  *     aligned to PLAN_ALIGN, and inside [0, arena_bytes); persistent_bytes + arena_bytes <= budget.
- *  P5 an in-place output has exactly the offset and bytes of the input storage that it takes over; that
- *     input is one that the op table allows (or, in a Fused node, an input of full size), it is
- *     not persistent, no output of the graph, and nobody reads it later without recomputing it.
+ *  P5 an in-place output has exactly the offset and bytes of the input storage that it takes over;
+ *     that input is one that the op table allows (or, in a Fused node, an input of full size), it
+ *     is not persistent, no output of the graph, and nobody reads it later without recomputing it.
  *  P6 graph outputs are resident at the end. */
 #ifndef DTRC_PLAN_H
 #define DTRC_PLAN_H
@@ -27,8 +29,8 @@ typedef enum { STEP_RUN, STEP_DROP } StepKind;
 typedef enum {
     PLACE_NONE,     /* no bytes: view, persistent, or absent output */
     PLACE_RESIDENT, /* stays until its DROP */
-    PLACE_SCRATCH   /* written but not kept: a second run of a node with several outputs writes those
-                       that are still resident, or that nobody wants, to bytes of their own */
+    PLACE_SCRATCH /* written but not kept: a second run of a node with several outputs writes those
+                     that are still resident, or that nobody wants, to bytes of their own */
 } Place_;
 
 typedef struct {
@@ -39,8 +41,8 @@ typedef struct {
 typedef struct {
     StepKind kind;
     uint32_t id;        /* RUN: node; DROP: storage */
-    StorageId inplace;  /* RUN: output 0 takes over the bytes of this input storage, which ends here (no
-                           DROP follows); NO_ID: not in place */
+    StorageId inplace;  /* RUN: output 0 takes over the bytes of this input storage, which ends here
+                           (no  DROP follows); NO_ID: not in place */
     PlanOut *out;       /* RUN: per output of the node */
     uint64_t workspace; /* RUN: offset of the workspace when cost->node_workspace > 0 */
 } PlanStep;
@@ -48,27 +50,27 @@ typedef struct {
 typedef struct {
     uint32_t nstep;
     PlanStep *step;
-    bool placed;               /* offsets are valid (always, with arena accounting) */
-    uint64_t budget;           /* bytes asked for */
+    bool placed;     /* offsets are valid (always, with arena accounting) */
+    uint64_t budget; /* bytes asked for */
     uint64_t persistent_bytes;
-    uint64_t arena_bytes;      /* highest end of anything in the arena */
-    uint64_t byte_peak;        /* the largest byte sum at any moment: the no-fragmentation bound */
-    uint64_t cost_ns;          /* all runs */
-    uint64_t base_ns;          /* one run of each node */
+    uint64_t arena_bytes; /* highest end of anything in the arena */
+    uint64_t byte_peak;   /* the largest byte sum at any moment: the no-fragmentation bound */
+    uint64_t cost_ns;     /* all runs */
+    uint64_t base_ns;     /* one run of each node */
     uint32_t recomputed_runs;
-    uint32_t evictions;        /* drops of a storage that is computed again later */
-    const char *planner;       /* strategy that made it, such as "dtr-local" */
+    uint32_t evictions;  /* drops of a storage that is computed again later */
+    const char *planner; /* strategy that made it, such as "dtr-local" */
 } Plan;
 
 typedef enum { PLAN_OK, PLAN_INFEASIBLE, PLAN_TIMEOUT } PlanStatus;
 
 typedef struct {
-    uint64_t budget;       /* bytes, persistent ones included */
-    const char *planner;   /* none, sqrt, dtr, dtr-eq, dtr-local, lru, size, msps, static (default: best
-                              of all of these); NULL: static */
-    int effort;            /* 0..3 */
-    bool bytes_only;       /* --accounting bytes: no addresses */
-    bool reorder;          /* the base order may be improved first (plan_order) */
+    uint64_t budget;     /* bytes, persistent ones included */
+    const char *planner; /* none, sqrt, dtr, dtr-eq, dtr-local, lru, size, msps, static (default:
+                            best of all of these); NULL: static */
+    int effort;          /* 0..3 */
+    bool bytes_only;     /* --accounting bytes: no addresses */
+    bool reorder;        /* the base order may be improved first (plan_order) */
 } PlanOptions;
 
 /* ---- strategy.c: the one entry ------------------------------------------------------------- */
@@ -76,17 +78,18 @@ typedef struct {
 PlanStatus plan_make(Arena *a, const Graph *g, const Cost *c, const PlanOptions *o, Plan **out);
 bool plan_known(const char *planner);
 
-/* ---- bounds.c -------------------------------------------------------------------------------- */
+/* ---- bounds.c, retain.c
+ * -------------------------------------------------------------------------------- */
 uint64_t plan_persistent_bytes(const Graph *g, const Cost *c);
 /* Smallest peak without recomputation that our placement reaches (persistent + arena). */
 uint64_t plan_peak_without_budget(Arena *a, const Graph *g, const Cost *c);
 /* No schedule exists below this: persistent + the largest working set of one node. */
 uint64_t plan_floor(const Graph *g, const Cost *c);
-/* Smallest budget at which plan_make succeeds, by bisection between floor and peak, then verified; the
- * result is the budget of a plan that exists. */
+/* Smallest budget at which plan_make succeeds, by bisection between floor and peak, then verified;
+ * the result is the budget of a plan that exists. */
 uint64_t plan_min_budget(Arena *a, const Graph *g, const Cost *c, const PlanOptions *o);
-/* A proven lower bound on cost_ns / base_ns - 1 under the budget for the base order (0 when the bound is
- * trivial). */
+/* A proven lower bound on cost_ns / base_ns - 1 under the budget for the base order (0 when the
+ * bound is trivial). */
 double plan_lower_bound(Arena *a, const Graph *g, const Cost *c, uint64_t budget);
 /* Values live at the peak of the plan without recomputation, largest first; for messages. */
 uint32_t plan_peak_values(Arena *a, const Graph *g, const Cost *c, ValueId *out, uint32_t max);
@@ -95,7 +98,9 @@ uint32_t plan_peak_values(Arena *a, const Graph *g, const Cost *c, ValueId *out,
 bool plan_verify(Diag *d, const Graph *g, const Cost *c, const Plan *p);
 /* planbench's plan JSON with a header; see compiler/plan/README.md. */
 void plan_print_json(Text *out, const Graph *g, const Cost *c, const Plan *p, const char *header);
-Plan *plan_parse_json(Arena *a, Diag *d, const char *file, const char *text, size_t n, const Graph *g);
+/* NULL after reporting. The result goes to plan_verify, which says whether it is a good one. */
+Plan *plan_parse_json(Arena *a, Diag *d, const char *file, const char *text, size_t n,
+                      const Graph *g, const Cost *c);
 void plan_print_list(Text *out, const Graph *g, const Plan *p); /* -d plan: one line a step */
 
 #endif

@@ -1,0 +1,229 @@
+/* analytic.c - Graph -> Cost without running anything.
+ *
+ * Time of a node: the larger of arithmetic over peak and bytes moved over bandwidth (the roofline
+ * model: Williams, Waterman, Patterson, CACM 52(4), 2009), plus a fixed part for the call and its
+ * thread barrier. The constants are those of README.md; planners need ratios, not seconds.
+ * Workspace, packed weight sizes and max-pool indices are asked of the CPU runtime through the same
+ * objects that emission writes, once per distinct object. A node with the attribute cost_ns keeps
+ * what that says. */
+#include "cost.h"
+#include "packed.h"
+
+#include "dtrt_cpu.h"
+
+#include <string.h>
+
+typedef struct {
+    double flops_per_ns; /* of one thread */
+    double bytes_per_ns; /* of one thread, up to max_bytes_per_ns for all */
+    double max_bytes_per_ns;
+    double fixed_ns;
+    bool threads; /* arithmetic scales with threads */
+} Machine;
+
+static const Machine machine[] = {
+    [TARGET_CPU] = {32, 8, 40, 2000, true},
+    [TARGET_CUDA] = {10000, 800, 800, 4000, false},
+    [TARGET_NULL] = {32, 8, 40, 2000, true},
+};
+
+/* What the runtime said about one object. */
+typedef struct {
+    uint64_t workspace, extra; /* extra: bytes of packed weights, or of max-pool indices */
+} Needs;
+
+typedef struct {
+    const Graph *g;
+    Cost *c;
+    Arena *a;
+    Map *known;
+    VEC(Needs) needs;
+} CostCtx;
+
+/* Objects are compared by their bytes; hexadecimal makes them a key. */
+static const char *object_key(Arena *a, char kind, const void *object, size_t n) {
+    static const char digit[] = "0123456789abcdef";
+    const unsigned char *b = object;
+    char *s = arena_alloc(a, 2 * n + 2);
+    s[0] = kind;
+    for (size_t i = 0; i < n; i++) {
+        s[1 + 2 * i] = digit[b[i] >> 4];
+        s[2 + 2 * i] = digit[b[i] & 15];
+    }
+    return s;
+}
+
+static bool find(CostCtx *x, const char *key, Needs *out) {
+    uint32_t i = map_get(x->known, key);
+    if (i != NO_ID) *out = x->needs.at[i];
+    return i != NO_ID;
+}
+
+static Needs learn(CostCtx *x, const char *key, Needs n) {
+    map_put(x->known, key, x->needs.n);
+    VEC_PUSH(x->a, x->needs, n);
+    return n;
+}
+
+static void copy_sizes(int64_t *to, const int64_t *from) {
+    memcpy(to, from, 3 * sizeof *to);
+}
+
+static Needs conv_needs(CostCtx *x, const ConvObject *o) {
+    const Geometry *q = &o->q;
+    DtrtConv c;
+    memset(&c, 0, sizeof c); /* padding too: the bytes are the key */
+    c.nd = (int)q->nd, c.channels_last = q->channels_last, c.group = (int)q->group;
+    c.bias = q->bias, c.relu = q->relu, c.packed = o->packed;
+    c.fwd = o->fwd, c.grad_x = o->grad_x, c.grad_w = o->grad_w;
+    c.n = q->n, c.ci = q->ci, c.co = q->co;
+    copy_sizes(c.in, q->in), copy_sizes(c.out, q->out), copy_sizes(c.k, q->kernel);
+    copy_sizes(c.stride, q->stride), copy_sizes(c.dil, q->dilation);
+    copy_sizes(c.pad_lo, q->pad_lo), copy_sizes(c.pad_hi, q->pad_hi);
+    const char *key = object_key(x->a, 'c', &c, sizeof c);
+    Needs n;
+    if (find(x, key, &n)) return n;
+    DtrtConvNeeds r;
+    char err[256];
+    if (!dtrt_conv_needs(&c, x->c->threads, &r, err, sizeof err))
+        return learn(x, key, (Needs){0, 0});
+    return learn(x, key, (Needs){o->fwd ? r.fwd : o->grad_x ? r.grad_x : r.grad_w, r.weight_bytes});
+}
+
+static Needs matmul_needs(CostCtx *x, const MatmulObject *o) {
+    DtrtMatmul m;
+    memset(&m, 0, sizeof m);
+    m.nbatch = (int)o->nbatch, m.trans_a = o->trans_a, m.trans_b = o->trans_b, m.bias = o->bias;
+    m.alpha = (float)o->alpha, m.m = o->m, m.n = o->n, m.k = o->k;
+    for (uint32_t i = 0; i < o->nbatch; i++) {
+        m.batch_a[i] = o->batch_a[i];
+        m.batch_b[i] = o->batch_b[i];
+    }
+    const char *key = object_key(x->a, 'm', &m, sizeof m);
+    Needs n;
+    if (find(x, key, &n)) return n;
+    uint64_t workspace = 0;
+    char err[256];
+    if (!dtrt_matmul_needs(&m, x->c->threads, &workspace, err, sizeof err)) workspace = 0;
+    return learn(x, key, (Needs){workspace, 0});
+}
+
+static Needs pool_needs(CostCtx *x, const Node *node, bool is_max, bool is_grad) {
+    Geometry q;
+    if (!op_geometry(x->g, node, &q)) return (Needs){0, 0};
+    DtrtPool p;
+    memset(&p, 0, sizeof p);
+    p.nd = (int)q.nd, p.channels_last = q.channels_last, p.is_max = is_max;
+    p.count_include_pad = (int)q.count_include_pad, p.ceil_mode = (int)q.ceil_mode;
+    p.n = q.n, p.c = q.ci;
+    copy_sizes(p.in, q.in), copy_sizes(p.out, q.out), copy_sizes(p.k, q.kernel);
+    copy_sizes(p.stride, q.stride), copy_sizes(p.dil, q.dilation);
+    copy_sizes(p.pad_lo, q.pad_lo), copy_sizes(p.pad_hi, q.pad_hi);
+    const char *key = object_key(x->a, is_grad ? 'q' : 'p', &p, sizeof p);
+    Needs n;
+    if (find(x, key, &n)) return n;
+    DtrtPoolNeeds r;
+    char err[256];
+    if (!dtrt_pool_needs(&p, x->c->threads, &r, err, sizeof err))
+        return learn(x, key, (Needs){0, 0});
+    return learn(x, key, (Needs){is_grad ? r.grad : r.fwd, r.index_bytes});
+}
+
+static uint64_t loss_needs(const LossGeometry *q, int threads) {
+    DtrtLoss l = {.outer = q->outer,
+                  .n = q->n,
+                  .inner = q->inner,
+                  .label_i32 = q->label_i32,
+                  .has_ignore = q->has_ignore,
+                  .is_log = q->is_log,
+                  .ignore_index = q->ignore_index,
+                  .smoothing = (float)q->smoothing};
+    return dtrt_loss_needs(&l, threads);
+}
+
+/* Workspace of node n; also the bytes of max-pool indices. Library objects belong to operators, so
+ * that the operator tells which one is asked. */
+static uint64_t workspace(CostCtx *x, NodeId id) {
+    const Graph *g = x->g;
+    const Node *n = &g->node[id];
+    const Attr *given = ir_attr(n, A_workspace);
+    if (given) return (uint64_t)ir_get_i(n, A_workspace, 0);
+    if (op_is_loop(g, n)) return op_loop_workspace(g, n, x->c->threads);
+    ConvObject conv;
+    MatmulObject mm;
+    LossGeometry loss;
+    if (op_conv_object(g, x->c->packed, n, &conv)) return conv_needs(x, &conv).workspace;
+    if (op_matmul_object(g, n, &mm)) return matmul_needs(x, &mm).workspace;
+    if (op_loss_geometry(g, n, &loss)) return loss_needs(&loss, x->c->threads);
+    bool max = n->op == OP_MaxPool || n->op == OP_MaxPoolGrad;
+    bool grad = n->op == OP_MaxPoolGrad || n->op == OP_AveragePoolGrad;
+    if (!max && !grad && n->op != OP_AveragePool) return 0;
+    Needs r = pool_needs(x, n, max, grad);
+    if (max && !grad && n->nout > 1 && n->out[1] != NO_ID)
+        x->c->storage_bytes[g->value[n->out[1]].storage] = r.extra;
+    return r.workspace;
+}
+
+/* Bytes read and written. */
+static double bytes_moved(const CostCtx *x, const Node *n) {
+    double bytes = 0;
+    for (uint32_t i = 0; i < n->nin; i++)
+        if (n->in[i] != NO_ID) bytes += (double)x->c->storage_bytes[x->g->value[n->in[i]].storage];
+    for (uint32_t i = 0; i < n->nout; i++)
+        if (n->out[i] != NO_ID)
+            bytes += (double)x->c->storage_bytes[x->g->value[n->out[i]].storage];
+    return bytes;
+}
+
+static uint64_t node_time(const CostCtx *x, const Node *n, const Machine *m) {
+    if (op_node_class(n) == CLS_VIEW) return 0;
+    if (ir_attr(n, A_cost_ns)) {
+        int64_t ns = ir_get_i(n, A_cost_ns, 1);
+        return ns < 1 ? 1 : (uint64_t)ns;
+    }
+    double threads = m->threads ? x->c->threads : 1, bandwidth = m->bytes_per_ns * threads;
+    if (bandwidth > m->max_bytes_per_ns) bandwidth = m->max_bytes_per_ns;
+    double work = (double)op_flops(x->g, n) / (m->flops_per_ns * threads);
+    double move = bytes_moved(x, n) / bandwidth;
+    return (uint64_t)((work > move ? work : move) + m->fixed_ns);
+}
+
+/* Packed weights and gradients have the bytes that the object says, states those of their weight.
+ */
+static void fill_packed_bytes(CostCtx *x) {
+    const Graph *g = x->g;
+    uint64_t *bytes = x->c->storage_bytes;
+    for (NodeId i = 0; i < g->nnode; i++) {
+        ConvObject o;
+        const Node *n = &g->node[i];
+        if (!op_conv_object(g, x->c->packed, n, &o) || !o.packed) continue;
+        ValueId w = o.grad_w ? n->out[0] : n->in[1];
+        bytes[g->value[w].storage] = conv_needs(x, &o).extra;
+    }
+    for (NodeId i = 0; i < g->nnode; i++) {
+        const Node *n = &g->node[i];
+        if (op_node_class(n) != CLS_EFFECT || !n->nin || n->in[0] == NO_ID ||
+            !x->c->packed[n->in[0]])
+            continue;
+        for (uint32_t k = 1; k < n->nin; k++)
+            if (n->in[k] != NO_ID)
+                bytes[g->value[n->in[k]].storage] = bytes[g->value[n->in[0]].storage];
+    }
+}
+
+Cost *cost_analytic(Arena *a, const Graph *g, Target t, int threads) {
+    Cost *c = ARENA_NEW(a, Cost);
+    *c = (Cost){ARENA_ARRAY(a, uint64_t, g->nnode), ARENA_ARRAY(a, uint64_t, g->nnode),
+                ARENA_ARRAY(a, uint64_t, g->nstorage), ARENA_ARRAY(a, bool, g->nvalue), threads};
+    for (StorageId s = 0; s < g->nstorage; s++) c->storage_bytes[s] = g->storage[s].bytes;
+    Arena *scratch = arena_new();
+    CostCtx x = {.g = g, .c = c, .a = scratch, .known = map_new(scratch)};
+    if (t == TARGET_CPU) {
+        fill_packed(scratch, g, c->packed);
+        fill_packed_bytes(&x);
+    }
+    for (NodeId n = 0; n < g->nnode; n++) c->node_workspace[n] = workspace(&x, n);
+    for (NodeId n = 0; n < g->nnode; n++) c->node_ns[n] = node_time(&x, &g->node[n], &machine[t]);
+    arena_free(scratch);
+    return c;
+}

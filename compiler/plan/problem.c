@@ -1,0 +1,298 @@
+/* problem.c - Graph + Cost -> Problem. One pass gives every value its tensor, one the lists of each
+ * run, then the lists per storage are the runs' lists turned around. */
+#include "problem.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    Arena *a;
+    Problem *p;
+    uint32_t *tensor_of; /* per value; NO_ID: always there */
+    VEC(uint32_t) in, out, inplace, writes;
+    VEC(StorageId) view_storage;
+    VEC(uint32_t) view_def;
+    uint32_t *mark, stamp; /* per tensor or storage: seen in the current list */
+} Builder;
+
+static uint64_t arena_size(const Problem *p, StorageId s) {
+    if (p->g->storage[s].persistent) return 0;
+    uint64_t bytes = p->c->storage_bytes[s];
+    return p->align == 1 ? bytes : round_up(bytes ? bytes : 1, p->align);
+}
+
+/* Inputs that output 0 may overwrite (plan.h, P5). A storage that some other operand reads under a
+ * different shape must not be overwritten. */
+static bool operand_ok(const Graph *g, const Node *n, uint32_t i) {
+    const OpDef *def = op_def(n->op);
+    const Value *in = &g->value[n->in[i]], *out = &g->value[n->out[0]];
+    uint64_t full = value_count(g, n->out[0]);
+    if (in->dtype != out->dtype || value_count(g, n->in[i]) != full) return false;
+    if (n->body) return true;
+    return def->flags & OPF_EW || (i < 32 && (def->inplace >> i & 1));
+}
+
+static bool output_ok(const Graph *g, const Node *n) {
+    if (!n->nout || n->out[0] == NO_ID) return false;
+    if (!n->body) return true;
+    const FusedInst *inst = &n->body->inst[n->body->out_inst[0]];
+    uint64_t space;
+    return !(op_def(inst->op)->flags & OPF_COLREDUCE) && shape_count(&n->body->space, &space) &&
+           value_count(g, n->out[0]) == space;
+}
+
+static void add_inplace(Builder *b, const Node *n) {
+    const Graph *g = b->p->g;
+    if (!output_ok(g, n)) return;
+    StorageId to = g->value[n->out[0]].storage;
+    for (uint32_t i = 0; i < n->nin; i++) {
+        if (n->in[i] == NO_ID || !operand_ok(g, n, i)) continue;
+        StorageId s = g->value[n->in[i]].storage;
+        bool ok = b->p->bytes[s] && b->p->c->storage_bytes[s] == b->p->c->storage_bytes[to];
+        for (uint32_t j = 0; j < n->nin && ok; j++)
+            if (n->in[j] != NO_ID && g->value[n->in[j]].storage == s)
+                ok = j >= i && operand_ok(g, n, j);
+        if (ok) VEC_PUSH(b->a, b->inplace, s);
+    }
+}
+
+static bool fresh(Builder *b, uint32_t x) {
+    if (b->mark[x] == b->stamp) return false;
+    b->mark[x] = b->stamp;
+    return true;
+}
+
+static void add_run(Builder *b, NodeId id) {
+    Problem *p = b->p;
+    const Graph *g = p->g;
+    const Node *n = &g->node[id];
+    uint32_t r = p->nrun++;
+    NodeClass cls = op_node_class(n);
+    p->node[r] = id;
+    p->effect[r] = cls == CLS_EFFECT;
+    p->ns[r] = p->c->node_ns[id];
+    p->workspace[r] = p->c->node_workspace[id];
+    if (p->align > 1) p->workspace[r] = round_up(p->workspace[r], p->align);
+    p->base_ns += p->ns[r];
+    b->stamp++;
+    for (uint32_t i = 0; i < n->nin; i++) {
+        uint32_t t = n->in[i] == NO_ID ? NO_ID : b->tensor_of[n->in[i]];
+        if (t != NO_ID && fresh(b, t)) VEC_PUSH(b->a, b->in, t);
+    }
+    for (uint32_t k = 0; k < n->nout; k++) {
+        uint32_t t = n->out[k] == NO_ID ? NO_ID : b->tensor_of[n->out[k]];
+        VEC_PUSH(b->a, b->out, t);
+        if (t == NO_ID) continue;
+        if (t < p->nstorage)
+            p->def[t] = r;
+        else
+            b->view_def.at[t - p->nstorage] = r;
+    }
+    uint32_t mutates = cls == CLS_EFFECT ? op_def(n->op)->mutates : 0;
+    for (uint32_t i = 0; i < n->nin && i < 32; i++)
+        if (mutates >> i & 1 && n->in[i] != NO_ID)
+            VEC_PUSH(b->a, b->writes, g->value[n->in[i]].storage);
+    if (cls != CLS_VIEW) add_inplace(b, n);
+    p->in.first[r + 1] = b->in.n;
+    p->out.first[r + 1] = b->out.n;
+    p->writes.first[r + 1] = b->writes.n;
+    p->inplace.first[r + 1] = b->inplace.n;
+}
+
+static bool is_run(const Problem *p, NodeId n) {
+    return op_node_class(&p->g->node[n]) != CLS_VIEW || p->c->node_ns[n] > 0;
+}
+
+static void fill_tensors(Builder *b) {
+    Problem *p = b->p;
+    const Graph *g = p->g;
+    for (ValueId v = 0; v < g->nvalue; v++)
+        b->tensor_of[v] = g->storage[g->value[v].storage].persistent ? NO_ID : g->value[v].storage;
+    for (NodeId n = 0; n < g->nnode; n++) {
+        if (op_node_class(&g->node[n]) != CLS_VIEW) continue;
+        ValueId out = g->node[n].out[0], in = g->node[n].in[0];
+        if (out == NO_ID) continue;
+        if (!is_run(p, n)) {
+            b->tensor_of[out] = b->tensor_of[in];
+            continue;
+        }
+        b->tensor_of[out] = p->nstorage + b->view_storage.n;
+        VEC_PUSH(b->a, b->view_storage, g->value[out].storage);
+        VEC_PUSH(b->a, b->view_def, NO_ID);
+    }
+    p->ntensor = p->nstorage + b->view_storage.n;
+}
+
+/* Turns pairs (key, item), given in the order in which lists shall hold them, into lists. */
+typedef struct {
+    uint32_t key, item;
+} Pair;
+typedef VEC(Pair) Pairs;
+
+static Lists group(Arena *a, const Pair *pair, uint32_t n, uint32_t nkey) {
+    Lists l = {ARENA_ARRAY(a, uint32_t, (uint64_t)nkey + 1), ARENA_ARRAY(a, uint32_t, n)};
+    for (uint32_t i = 0; i < n; i++) l.first[pair[i].key + 1]++;
+    for (uint32_t k = 0; k < nkey; k++) l.first[k + 1] += l.first[k];
+    uint32_t *next = ARENA_ARRAY(a, uint32_t, nkey);
+    memcpy(next, l.first, nkey * sizeof *next);
+    for (uint32_t i = 0; i < n; i++) l.at[next[pair[i].key]++] = pair[i].item;
+    return l;
+}
+
+/* users, makers, views, readers. */
+static void fill_storage_lists(Builder *b) {
+    Problem *p = b->p;
+    Pairs users = {0}, makers = {0}, views = {0}, readers = {0};
+    bool *written = ARENA_ARRAY(b->a, bool, p->nstorage);
+    for (uint32_t i = 0; i < b->writes.n; i++) written[b->writes.at[i]] = true;
+    for (uint32_t r = 0; r < p->nrun; r++) {
+        b->stamp++;
+        EACH(p->in, r, t) {
+            StorageId s = p->storage[t];
+            if (p->is_temp[s] && fresh(b, s)) VEC_PUSH(b->a, users, ((Pair){s, r}));
+        }
+        b->stamp++;
+        EACH(p->out, r, t)
+        if (t != NO_ID && p->is_temp[p->storage[t]] && fresh(b, p->storage[t]))
+            VEC_PUSH(b->a, makers, ((Pair){p->storage[t], r}));
+        b->stamp++;
+        EACH(p->writes, r, s) fresh(b, s);
+        const Node *n = &p->g->node[p->node[r]];
+        for (uint32_t i = 0; i < n->nin; i++) {
+            StorageId s = n->in[i] == NO_ID ? NO_ID : p->g->value[n->in[i]].storage;
+            if (s != NO_ID && written[s] && fresh(b, s)) VEC_PUSH(b->a, readers, ((Pair){s, r}));
+        }
+    }
+    for (uint32_t t = p->nstorage; t < p->ntensor; t++)
+        VEC_PUSH(b->a, views, ((Pair){p->storage[t], t}));
+    p->users = group(b->a, users.at, users.n, p->nstorage);
+    p->makers = group(b->a, makers.at, makers.n, p->nstorage);
+    p->views = group(b->a, views.at, views.n, p->nstorage);
+    p->readers = group(b->a, readers.at, readers.n, p->nstorage);
+}
+
+static int pair_cmp(const void *x, const void *y) {
+    const Pair *a = x, *b = y;
+    if (a->key != b->key) return a->key < b->key ? -1 : 1;
+    return a->item < b->item ? -1 : a->item > b->item;
+}
+
+/* parents and children: storages that a maker reads, and their converse. */
+static void fill_relations(Builder *b) {
+    Problem *p = b->p;
+    Pairs up = {0}, down = {0};
+    for (StorageId s = 0; s < p->nstorage; s++) {
+        if (!p->is_temp[s]) continue;
+        b->stamp++;
+        fresh(b, s);
+        EACH(p->makers, s, r)
+        EACH(p->in, r, t) {
+            StorageId q = p->storage[t];
+            if (!p->is_temp[q] || !fresh(b, q)) continue;
+            VEC_PUSH(b->a, up, ((Pair){s, q}));
+            VEC_PUSH(b->a, down, ((Pair){q, s}));
+        }
+    }
+    if (down.n) qsort(down.at, down.n, sizeof *down.at, pair_cmp);
+    p->parents = group(b->a, up.at, up.n, p->nstorage);
+    p->children = group(b->a, down.at, down.n, p->nstorage);
+}
+
+/* Largest working set: operands, results and workspace of one run, less the result that may take
+ * over an operand's bytes. No schedule gets below it. */
+static void fill_floor(Builder *b) {
+    Problem *p = b->p;
+    for (uint32_t r = 0; r < p->nrun; r++) {
+        uint64_t bytes = p->workspace[r];
+        b->stamp++;
+        EACH(p->in, r, t) if (fresh(b, p->storage[t])) bytes += p->bytes[p->storage[t]];
+        EACH(p->out, r, t)
+        if (t != NO_ID && fresh(b, p->storage[t])) bytes += p->bytes[p->storage[t]];
+        if (list_len(&p->inplace, r)) bytes -= p->bytes[p->inplace.at[p->inplace.first[r]]];
+        if (bytes > p->floor_bytes) p->floor_bytes = bytes;
+    }
+}
+
+static void fill_storages(Problem *p) {
+    const Graph *g = p->g;
+    for (StorageId s = 0; s < p->nstorage; s++) {
+        p->is_temp[s] = !g->storage[s].persistent;
+        p->bytes[s] = arena_size(p, s);
+        uint64_t bytes = p->c->storage_bytes[s];
+        if (g->storage[s].persistent)
+            p->persistent_bytes += p->align == 1 ? bytes : round_up(bytes, p->align);
+    }
+}
+
+static void fill_outputs(Builder *b) {
+    Problem *p = b->p;
+    p->output = ARENA_ARRAY(b->a, uint32_t, p->g->noutput);
+    b->stamp++;
+    for (uint32_t i = 0; i < p->g->noutput; i++) {
+        uint32_t t = b->tensor_of[p->g->output[i]];
+        if (t == NO_ID || !fresh(b, t)) continue;
+        p->output[p->noutput++] = t;
+        if (p->is_temp[p->storage[t]]) p->is_output[p->storage[t]] = true;
+    }
+}
+
+Problem *problem_new(Arena *a, const Graph *g, const Cost *c, const NodeId *order,
+                     bool bytes_only) {
+    Problem *p = ARENA_NEW(a, Problem);
+    *p = (Problem){.g = g, .c = c, .align = bytes_only ? 1 : PLAN_ALIGN, .nstorage = g->nstorage};
+    uint64_t n1 = (uint64_t)g->nnode + 1;
+    p->node = ARENA_ARRAY(a, NodeId, n1);
+    p->effect = ARENA_ARRAY(a, bool, n1);
+    p->ns = ARENA_ARRAY(a, uint64_t, n1);
+    p->workspace = ARENA_ARRAY(a, uint64_t, n1);
+    p->in.first = ARENA_ARRAY(a, uint32_t, n1);
+    p->out.first = ARENA_ARRAY(a, uint32_t, n1);
+    p->inplace.first = ARENA_ARRAY(a, uint32_t, n1);
+    p->writes.first = ARENA_ARRAY(a, uint32_t, n1);
+    p->bytes = ARENA_ARRAY(a, uint64_t, g->nstorage);
+    p->cost = ARENA_ARRAY(a, double, g->nstorage);
+    p->is_output = ARENA_ARRAY(a, bool, g->nstorage);
+    p->is_temp = ARENA_ARRAY(a, bool, g->nstorage);
+    fill_storages(p);
+    Builder b = {.a = a, .p = p, .tensor_of = ARENA_ARRAY(a, uint32_t, g->nvalue)};
+    fill_tensors(&b);
+    p->storage = ARENA_ARRAY(a, StorageId, p->ntensor);
+    p->def = ARENA_ARRAY(a, uint32_t, p->ntensor);
+    b.mark = ARENA_ARRAY(a, uint32_t, p->ntensor);
+    for (uint32_t t = 0; t < p->ntensor; t++) {
+        p->storage[t] = t < p->nstorage ? t : b.view_storage.at[t - p->nstorage];
+        p->def[t] = NO_ID;
+    }
+    fill_outputs(&b);
+    for (NodeId i = 0; i < g->nnode; i++) {
+        NodeId n = order ? order[i] : i;
+        if (n != NO_ID && is_run(p, n)) add_run(&b, n);
+    }
+    for (uint32_t t = p->nstorage; t < p->ntensor; t++) p->def[t] = b.view_def.at[t - p->nstorage];
+    p->in.at = b.in.at;
+    p->out.at = b.out.at;
+    p->inplace.at = b.inplace.at;
+    p->writes.at = b.writes.at;
+    fill_storage_lists(&b);
+    fill_relations(&b);
+    for (StorageId s = 0; s < p->nstorage; s++)
+        if (p->is_temp[s]) EACH(p->makers, s, r) p->cost[s] += (double)p->ns[r];
+    fill_floor(&b);
+    return p;
+}
+
+NodeId *problem_deferred_order(Arena *a, const Graph *g) {
+    NodeId *order = ARENA_ARRAY(a, NodeId, g->nnode);
+    uint32_t n = 0;
+    bool moved = false, seen = false;
+    for (NodeId i = 0; i < g->nnode; i++) {
+        bool effect = op_node_class(&g->node[i]) == CLS_EFFECT;
+        seen |= effect;
+        moved |= seen && !effect;
+        if (!effect) order[n++] = i;
+    }
+    for (NodeId i = 0; i < g->nnode; i++)
+        if (op_node_class(&g->node[i]) == CLS_EFFECT) order[n++] = i;
+    return moved ? order : NULL;
+}

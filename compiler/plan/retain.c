@@ -1,0 +1,160 @@
+/* retain.c - a proven lower bound on the time of any plan under a budget: the interval-retention
+ * bound.
+ *
+ * Setting. The first runs of the nodes that make something stand in the base order. A gap is the
+ * time between two consecutive uses of a storage s by first runs (its making counts as a use, being
+ * an output as the last one). If s is not resident all through the gap, its maker runs once more
+ * within it, since s is there at both ends. Gaps of one storage are disjoint in time, so those
+ * extra runs are distinct. A maker with several outputs serves them with one run, so each output is
+ * charged a share of its time, by bytes; the shares add up to 1. So dropping gap i costs at least
+ * c_i = share * time.
+ *
+ * At first run t memory holds the operands, results and workspace of t: W_t (less the result that
+ * may take over an operand's bytes). The gaps that span t strictly, without ends at t, are about
+ * other storages; the part y_i of gap i that is kept satisfies sum over them of b_i y_i <= capacity
+ * - W_t = C_t. (y_i in [0, 1] relaxes the choice; alignment and fragmentation only make it harder.)
+ * So extra time is at least min sum c_i (1 - y_i)   subject to, at each t,   sum b_i y_i <= C_t,
+ * and by weak duality at least, for any prices l_t >= 0,
+ *     f(l) = sum_i min(c_i, b_i * (sum of l_t that i spans)) - sum_t l_t C_t.
+ * Effects may run at their place or later (deferred updates): a use by an effect ends a gap only
+ * when it is the last one, and runs of effects give no memory constraint.
+ *
+ * Subgradient ascent on f from l = 0; every iterate is a valid bound, the best one is kept. What
+ * cannot be made twice (results of effects) has infinite c_i. */
+#include "strategy.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { ROUNDS = 600 };
+
+typedef struct {
+    uint32_t from, to; /* spans first runs t with from < t < to */
+    double bytes, cost;
+} Gap;
+
+typedef struct {
+    uint32_t n, nrun;
+    Gap *gap;
+    double *room;   /* C_t */
+    double *price;  /* l_t */
+    double *prefix; /* sums of prices before t */
+    double *load;   /* difference array, then subgradient */
+} Retain;
+
+static double share_of(const Problem *p, StorageId s) {
+    uint32_t r = p->def[s];
+    double all = 0;
+    if (p->effect[r]) return INFINITY;
+    EACH(p->out, r, t)
+    if (t != NO_ID && t < p->nstorage && p->is_temp[t]) all += (double)p->bytes[t];
+    return (double)p->ns[r] * (double)p->bytes[s] / all;
+}
+
+static void fill_gaps(Arena *a, const Problem *p, Retain *x) {
+    uint32_t most = 0;
+    for (StorageId s = 0; s < p->nstorage; s++) most += list_len(&p->users, s) + 1;
+    x->gap = ARENA_ARRAY(a, Gap, most);
+    for (StorageId s = 0; s < p->nstorage; s++) {
+        if (!p->is_temp[s] || p->def[s] == NO_ID || !p->bytes[s]) continue;
+        uint32_t last = p->def[s];
+        double cost = share_of(p, s);
+        for (uint32_t u = p->users.first[s]; u <= p->users.first[s + 1]; u++) {
+            bool end = u == p->users.first[s + 1];
+            if (end && !p->is_output[s]) break;
+            uint32_t next = end ? p->nrun : p->users.at[u];
+            bool last_use = end || (u + 1 == p->users.first[s + 1] && !p->is_output[s]);
+            if (!end && p->effect[next] && !last_use) continue;
+            if (next > last + 1) x->gap[x->n++] = (Gap){last, next, (double)p->bytes[s], cost};
+            last = next;
+        }
+    }
+}
+
+static void fill_room(const Problem *p, uint64_t capacity, Retain *x) {
+    double all = 0; /* a room that never binds */
+    for (StorageId s = 0; s < p->nstorage; s++) all += (double)p->bytes[s];
+    for (uint32_t r = 0; r < p->nrun; r++) {
+        double used = (double)p->workspace[r];
+        x->room[r] = all;
+        if (p->effect[r]) continue;
+        EACH(p->in, r, t) if (t < p->nstorage) used += (double)p->bytes[t];
+        EACH(p->out, r, t) if (t != NO_ID && t < p->nstorage) used += (double)p->bytes[t];
+        if (list_len(&p->inplace, r)) used -= (double)p->bytes[p->inplace.at[p->inplace.first[r]]];
+        x->room[r] = (double)capacity - used;
+    }
+}
+
+/* f at the prices; leaves the subgradient (load kept minus room) in x->load. */
+static double value_at(Retain *x) {
+    x->prefix[0] = 0;
+    for (uint32_t t = 0; t < x->nrun; t++) x->prefix[t + 1] = x->prefix[t] + x->price[t];
+    memset(x->load, 0, (x->nrun + 1) * sizeof *x->load);
+    double f = 0;
+    for (uint32_t i = 0; i < x->n; i++) {
+        const Gap *g = &x->gap[i];
+        double hold = g->bytes * (x->prefix[g->to] - x->prefix[g->from + 1]);
+        if (hold < g->cost) {
+            f += hold;
+            x->load[g->from + 1] += g->bytes;
+            x->load[g->to] -= g->bytes;
+        } else {
+            f += g->cost;
+        }
+    }
+    double sum = 0;
+    for (uint32_t t = 0; t < x->nrun; t++) {
+        sum += x->load[t];
+        x->load[t] = sum - x->room[t];
+        f -= x->price[t] * x->room[t];
+    }
+    return f;
+}
+
+/* Polyak steps towards a target a little above the best value; the aim comes closer when nothing is
+ * gained. */
+static double ascend(Retain *x) {
+    double best = 0, reach = 1, scale = 0;
+    uint32_t idle = 0;
+    for (uint32_t i = 0; i < x->n; i++)
+        if (!isinf(x->gap[i].cost)) scale += x->gap[i].cost;
+    for (int round = 0; round < ROUNDS; round++) {
+        double f = value_at(x), norm = 0;
+        if (f > best * (1 + 1e-6) + 1e-9) {
+            best = f;
+            idle = 0;
+        } else if (++idle >= 8) {
+            reach /= 2;
+            idle = 0;
+        }
+        for (uint32_t t = 0; t < x->nrun; t++)
+            if (x->load[t] > 0 || x->price[t] > 0) norm += x->load[t] * x->load[t];
+        if (norm <= 0) break;
+        double aim = best + reach * (best > 0.02 * scale ? best : 0.02 * scale),
+               step = (aim - f) / norm;
+        for (uint32_t t = 0; t < x->nrun; t++) {
+            double l = x->price[t] + step * x->load[t];
+            x->price[t] = l > 0 ? l : 0;
+        }
+    }
+    return best;
+}
+
+double plan_lower_bound(Arena *a, const Graph *g, const Cost *c, uint64_t budget) {
+    (void)a;
+    Arena *t = arena_new();
+    const Problem *p = problem_new(t, g, c, NULL, false);
+    Retain x = {.nrun = p->nrun};
+    double bound = 0;
+    if (budget >= p->persistent_bytes && p->base_ns) {
+        x.room = ARENA_ARRAY(t, double, (uint64_t)p->nrun + 1);
+        x.price = ARENA_ARRAY(t, double, (uint64_t)p->nrun + 1);
+        x.prefix = ARENA_ARRAY(t, double, (uint64_t)p->nrun + 1);
+        x.load = ARENA_ARRAY(t, double, (uint64_t)p->nrun + 1);
+        fill_gaps(t, p, &x);
+        fill_room(p, plan_capacity(p, budget), &x);
+        bound = ascend(&x) / (double)p->base_ns;
+    }
+    arena_free(t);
+    return bound;
+}

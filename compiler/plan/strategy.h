@@ -1,0 +1,30 @@
+/* strategy.h - what the strategies share. Internal to the room. Every strategy has the same shape:
+ * problem and budget in, plan or NULL out; NULL means that it found no plan under the budget. */
+#ifndef DTRC_STRATEGY_H
+#define DTRC_STRATEGY_H
+
+#include "sim.h"
+
+/* Bytes of the arena under a budget; 0: the persistent storages alone are too large. */
+static inline uint64_t plan_capacity(const Problem *p, uint64_t budget) {
+    return budget < p->persistent_bytes ? 0 : budget - p->persistent_bytes;
+}
+
+/* ---- none.c ---- */
+Plan *plan_none(Arena *a, const Problem *p, const PlanOptions *o);
+/* ---- dtr.c ---- */
+/* Gives up past `limit` ns of all runs, or when it thrashes. */
+Plan *plan_dtr(Arena *a, const Problem *p, const PlanOptions *o, DtrHeuristic h, uint64_t limit);
+/* ---- sqrt.c ---- */
+Plan *plan_sqrt(Arena *a, const Problem *p, const PlanOptions *o);
+/* ---- static.c ---- */
+/* p: base order; deferred: updates at the end, or NULL. */
+Plan *plan_static(Arena *a, const Problem *p, const Problem *deferred, const PlanOptions *o);
+/* ---- totals.c ---- */
+/* Everything in the header but budget, arena_bytes, placed and planner. */
+void plan_fill_totals(const Graph *g, const Cost *c, Plan *plan);
+/* ---- place.c ---- */
+/* Packs again, offline; takes the result when it is smaller. True when it did. */
+bool plan_repack(const Problem *p, Plan *plan, uint64_t target, int effort);
+
+#endif
