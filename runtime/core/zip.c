@@ -2,8 +2,8 @@
  * directory with its 64-bit extensions, stored and deflated entries; and gzip files. Own reader
  * because entries must be read in place with pread, batch by batch: a stored entry is an offset in
  * the file, a deflated one is inflated once into an unlinked temporary file (TMPDIR) and its
- * checksum is verified. Stored entries are not checksummed: that would read the whole file before
- * the first step.
+ * checksum is verified. That of a stored entry is verified up to 256 MiB: beyond, reading all of it
+ * before the first step would be felt.
  *
  * All sizes and offsets are hostile and are checked against the file before use. */
 #include "core.h"
@@ -22,6 +22,7 @@
 #define LOCAL_BYTES 30
 #define CHUNK 65536
 #define DIRECTORY_MAX (64u << 20)
+#define CHECKED_MAX (256u << 20)
 
 static uint16_t u16(const uint8_t *p) {
     return (uint16_t)(p[0] | p[1] << 8);
@@ -245,6 +246,25 @@ static Status inflate_to_temp(Inflate *f, int bits) {
     return st;
 }
 
+static Status wrong_checksum(const char *what) {
+    dtrt_error("%s: its checksum or size is wrong: the file is damaged", what);
+    return ST_DATA;
+}
+
+static Status check_stored(int fd, const ZipEntry *e, uint64_t at, const char *what) {
+    uint8_t *buf = malloc(CHUNK);
+    uint32_t crc = 0;
+    uint64_t left = e->bytes <= CHECKED_MAX ? e->bytes : 0;
+    if (!buf) return dtrt_no_memory(CHUNK);
+    for (uint64_t n; left; left -= n, at += n) {
+        n = left < CHUNK ? left : CHUNK;
+        if (!read_at(fd, buf, n, at)) break;
+        crc = (uint32_t)crc32(crc, buf, (uInt)n);
+    }
+    free(buf);
+    return left || (e->bytes <= CHECKED_MAX && crc != e->crc) ? wrong_checksum(what) : ST_OK;
+}
+
 Status dtrt_zip_open(int fd, const char *file, const ZipEntry *e, int *out_fd, uint64_t *offset) {
     uint8_t local[LOCAL_BYTES];
     uint64_t size = file_size(fd);
@@ -253,20 +273,19 @@ Status dtrt_zip_open(int fd, const char *file, const ZipEntry *e, int *out_fd, u
     uint64_t at = e->header + LOCAL_BYTES + u16(local + 26) + u16(local + 28);
     if (e->packed > size || at > size - e->packed || (e->method == 0 && e->packed != e->bytes))
         return bad(file, "an entry lies outside the file: was it cut short?");
+    char what[512];
+    snprintf(what, sizeof what, "%s: entry %s", file, dtrt_name_str(e->name));
     if (e->method == 0) {
         *out_fd = fd;
         *offset = at;
-        return ST_OK;
+        return check_stored(fd, e, at, what);
     }
-    char what[512];
-    snprintf(what, sizeof what, "%s: entry %s", file, dtrt_name_str(e->name));
     Inflate f = {.in = fd, .out = -1, .at = at, .left = e->packed, .limit = e->bytes, .what = what};
     Status st = inflate_to_temp(&f, -MAX_WBITS);
     if (st) return st;
     if (f.bytes != e->bytes || f.crc != e->crc) {
         close(f.out);
-        dtrt_error("%s: its checksum or size is wrong: the file is damaged", what);
-        return ST_DATA;
+        return wrong_checksum(what);
     }
     *out_fd = f.out;
     *offset = 0;

@@ -1,9 +1,8 @@
-/* fuzz_data.c - any bytes as a data file of a trainer: .npz with its arrays, .npy, gzip, IDX. What the
- * readers accept lies inside the file. */
+/* fuzz_data.c - any bytes as a data file of a trainer: .npz with its arrays, .npy, gzip, IDX. What
+ * the readers accept lies inside the file. */
 #include "core.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -45,9 +44,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     read_npy(fd, 0, size);
     if (dtrt_is_idx(fd)) {
         DataArray a;
-        memset(&a, 0, sizeof a);
-        if (dtrt_idx_open(fd, "fuzz", &a) == ST_OK && a.rows * a.row_bytes > size) abort();
-        free(a.part);
+        DataPart part;
+        if (dtrt_idx_open(fd, "fuzz", &a, &part) == ST_OK &&
+            part.offset + a.rows * a.row_bytes > size)
+            abort();
     }
     return 0;
 }
