@@ -16,6 +16,15 @@ static uint32_t add_object(CpuEmit *e, const char *type, const char *init) {
     return o->count++;
 }
 
+/* Every storage as large as its shape, but that of a value named "packed", which has 64 bytes. */
+static const uint64_t *storage_bytes(Bench *b) {
+    uint64_t *bytes = ARENA_ARRAY(b->arena, uint64_t, b->g->nstorage + 1);
+    for (StorageId s = 0; s < b->g->nstorage; s++) bytes[s] = b->g->storage[s].bytes;
+    for (ValueId v = 0; v < b->g->nvalue; v++)
+        if (!strcmp(b->g->value[v].name, "packed")) bytes[b->g->value[v].storage] = 64;
+    return bytes;
+}
+
 /* Objects, then the bodies of all nodes that have one. */
 static const char *emit(Bench *b, const bool *packed) {
     Text body;
@@ -28,6 +37,7 @@ static const char *emit(Bench *b, const bool *packed) {
                  .body = &body,
                  .g = b->g,
                  .packed = packed,
+                 .storage_bytes = storage_bytes(b),
                  .threads = 1,
                  .object = add_object,
                  .priv = &o};
@@ -148,7 +158,60 @@ static void test_movement(void) {
           "    dtrt_fill(p[0], 4, 1.0, DTRT_F32);\n");
 }
 
+/* Rows around the axis; absent operands are NULL. */
+static void test_norms(void) {
+    check("%0 input f32[2,3,4] \"x\" %1 param f32[3,4] \"w\""
+          "fwd %2 f32[2,3,4] \"y\", %3 f32[2,1,1] \"m\", %4 f32[2,1,1] \"i\" = LayerNorm(%0, %1) "
+          "{axis=1, eps=0.5} \"n\""
+          "fwd %5 f32[2,3,4] \"s\" = Softmax(%2) {axis=1} \"s\""
+          "fwd %6 f32[2,3,4] \"l\" = LogSoftmax(%5) \"l\""
+          "bwd %7 f32[2,3,4] \"g\" = LogSoftmaxGrad(%6, %6) \"g\""
+          "bwd %8 f32[2,3,4] \"dx\" = LayerNormGradX(%7, %0, %1, %3, %4) {axis=1} \"d\"",
+          "    dtrt_layernorm(p[0], p[1], NULL, p[2], p[3], p[4], 2, 12, 0.5f);\n"
+          "    dtrt_softmax(p[0], p[1], 2, 3, 4, 0);\n"
+          "    dtrt_softmax(p[0], p[1], 6, 4, 1, 1);\n"
+          "    dtrt_softmax_grad(p[0], p[1], p[2], 6, 4, 1, 1);\n"
+          "    dtrt_layernorm_grad_x(p[0], p[1], p[2], p[3], p[4], p[5], 2, 12);\n");
+}
+
+/* Both passes of a loss share an object. */
+static void test_loss(void) {
+    check("%0 input f32[2,5,3] \"x\" %1 target i32[2,3] \"t\""
+          "fwd %2 f32[] \"loss\" = SoftmaxCE(%0, %1) {axis=1, ignore_index=-100, smoothing=0.25} "
+          "\"l\""
+          "bwd %3 f32[2,5,3] \"g\" = SoftmaxCEGrad(%2, %0, %1) {axis=1, ignore_index=-100, "
+          "smoothing=0.25} \"g\"",
+          "DtrtLoss_0 = {.outer = 2, .n = 5, .inner = 3, .label_i32 = 1, .has_ignore = 1, "
+          ".is_log = 0, .ignore_index = INT64_C(-100), .smoothing = 0.25f}\n"
+          "    dtrt_loss_forward(c, &DtrtLoss_0, p[0], p[1], p[2], p[3]);\n"
+          "    dtrt_loss_grad(c, &DtrtLoss_0, p[0], p[1], p[2], p[3], p[4]);\n");
+}
+
+/* Updates run over the bytes of the storage: 16 elements of a packed weight of 4. */
+static void test_updates(void) {
+    check("%0 param f32[4] \"packed\" %1 input f32[4] \"g\" %2 state f32[4] \"optim.m.w\" of %0 "
+          "%3 state f32[4] \"optim.v.w\" of %0 %4 buffer f32[4] \"mean\" %5 buffer f32[4] \"var\""
+          "upd Sgd(%0, %1) \"a\" upd Sgd(%0, %1, %2) \"b\" upd AdamW(%0, %1, %2, %3) \"c\" "
+          "upd BnUpdate(%4, %5, %1, %1) {momentum=0.75} \"d\"",
+          "    dtrt_sgd(c, p[0], p[1], NULL, 16);\n"
+          "    dtrt_sgd(c, p[0], p[1], p[2], 16);\n"
+          "    dtrt_adam(c, p[0], p[1], p[2], p[3], 16, 1);\n"
+          "    dtrt_bn_update(p[0], p[1], p[2], p[3], 4, 0.75f);\n");
+}
+
+static void test_sums(void) {
+    check("%0 input f32[2,3,4] \"x\" fwd %1 f32[2,1,4] \"s\" = ReduceSum(%0) {axes=1, scale=0.125} "
+          "\"s\"",
+          "    static const int64_t dim[] = {2, 3, 4};\n"
+          "    static const uint8_t red[] = {0, 1, 0};\n"
+          "    dtrt_reduce_sum(p[0], p[1], 3, dim, red, 0.125f);\n");
+}
+
 int test_emit(void) {
+    test_norms();
+    test_loss();
+    test_updates();
+    test_sums();
     test_conv();
     test_matmul();
     test_pool();

@@ -403,13 +403,22 @@ void interp_run(const Graph *g, Ten *val, NodeId from, NodeId to) {
     }
 }
 
+/* Data may lie unaligned in a mapped file. */
 static double read_data(DType d, const void *bytes, uint64_t i) {
+    union {
+        float f;
+        double d;
+        int64_t l;
+        int32_t i;
+        uint8_t b;
+    } u;
+    memcpy(&u, (const char *)bytes + i * dtype_size(d), dtype_size(d));
     switch (d) {
-    case DT_F32: return (double)((const float *)bytes)[i];
-    case DT_F64: return ((const double *)bytes)[i];
-    case DT_I64: return (double)((const int64_t *)bytes)[i];
-    case DT_I32: return ((const int32_t *)bytes)[i];
-    default: return ((const uint8_t *)bytes)[i];
+    case DT_F32: return (double)u.f;
+    case DT_F64: return u.d;
+    case DT_I64: return (double)u.l;
+    case DT_I32: return u.i;
+    default: return u.b;
     }
 }
 
