@@ -123,6 +123,25 @@ static ValueId finish(Ad *ad, ValueId w) {
     return dw;
 }
 
+/* Trained weights that the loss does not depend on: one warning for all. */
+static void warn_apart(const Ad *ad) {
+    const Graph *g = ad->g;
+    uint32_t count = 0;
+    ValueId first = NO_ID;
+    for (ValueId v = ad->nvalue; v-- > 0;) {
+        if (!is_trained(&g->value[v]) || ad->need[v]) continue;
+        first = v;
+        count++;
+    }
+    if (count == 1)
+        diag_warn(ad->d, ir_place(g, NO_ID, first),
+                  "the loss does not depend on this weight: it stays as it is");
+    if (count > 1)
+        diag_warn(ad->d, ir_place(g, NO_ID, first),
+                  "the loss does not depend on this weight and %u others: they stay as they are",
+                  count - 1);
+}
+
 bool ad_build(Graph *g, Diag *d, Arena *scratch, ValueId **grad) {
     Ad ad = {.g = g, .d = d, .nvalue = g->nvalue};
     ad.need = ARENA_ARRAY(scratch, bool, g->nvalue);
@@ -138,16 +157,10 @@ bool ad_build(Graph *g, Diag *d, Arena *scratch, ValueId **grad) {
         return false;
     }
     for (ValueId v = 0; v < ad.nvalue; v++) {
-        if (!is_trained(&g->value[v])) {
-            ad.grad[v] = NO_ID;
-        } else if (ad.need[v]) {
-            ad.grad[v] = finish(&ad, v);
-        } else {
-            diag_warn(d, ir_place(g, NO_ID, v),
-                      "the loss does not depend on this weight: it stays "
-                      "as it is");
-        }
+        bool wanted = is_trained(&g->value[v]) && ad.need[v];
+        ad.grad[v] = wanted ? finish(&ad, v) : NO_ID;
     }
+    warn_apart(&ad);
     *grad = ad.grad;
     return true;
 }

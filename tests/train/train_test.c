@@ -129,18 +129,19 @@ static void test_shared_weight(void) {
     arena_free(a);
 }
 
-static void test_nothing_trained(void) {
+static void test_nothing_trained(const char *sources, const char *warning) {
     Arena *a = arena_new();
     Diag d;
     diag_init(&d, a, NULL);
-    static const char text[] = "graph \"t\"\n%0 input f32[2] \"x\" %1 param f32[2] \"lonely\"\n"
-                               "fwd %2 f32[2] \"y\" = Neg(%0) \"neg\"\noutput %2\n";
+    const char *text = arena_printf(a,
+                                    "graph \"t\"\n%%0 input f32[2] \"x\" %s\n"
+                                    "fwd %%9 f32[2] \"y\" = Neg(%%0) \"neg\"\noutput %%9\n",
+                                    sources);
     Graph *g = step_of(a, &d, text, "mse", "sgd");
     CHECK(g && ir_verify(&d, g));
-    CHECK(g && g->loss != NO_ID && node_named(g, "lonely.update") == NO_ID);
+    CHECK(g && g->loss != NO_ID && node_named(g, "u.update") == NO_ID);
     CHECK_EQ(d.errors, 0);
-    CHECK_STR(d.log.at, "warning: t: tensor 'lonely': the loss does not depend on this weight: it "
-                        "stays as it is\n");
+    CHECK_STR(d.log.at, warning);
     arena_free(a);
 }
 
@@ -293,7 +294,12 @@ int main(void) {
     test_channels_last("[0,3,1,2]", 3);
     test_channels_last("[0,3,2,1]", 1);
     test_shared_weight();
-    test_nothing_trained();
+    test_nothing_trained("%1 param f32[2] \"u\"",
+                         "warning: t: tensor 'u': the loss does not depend on this weight: it "
+                         "stays as it is\n");
+    test_nothing_trained("%1 param f32[2] \"u\" %2 param f32[2] \"v\" %3 frozen f32[2] \"w\"",
+                         "warning: t: tensor 'u': the loss does not depend on this weight and 1 "
+                         "others: they stay as they are\n");
     test_messages();
     test_specs();
     test_bad_specs();
