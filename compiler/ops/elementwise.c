@@ -12,6 +12,11 @@
 
 #include <math.h>
 
+/* exp and its kin cost about 24 vector operations an element. */
+static uint64_t flops_function(const Graph *g, const Node *n) {
+    return 24 * value_count(g, n->out[0]);
+}
+
 /* NAME, operands, 1 when cheap (OPF_CHEAP), expression, gradient, attributes of p0 and p1 with
  * defaults. in place: any operand of full size. */
 #define EW_FULL(NAME, NIN, CHEAP, EXPR, GRAD, P0, D0, P1, D1, OUT, INFER)                          \
@@ -29,6 +34,7 @@
         .out_dtype = OUT,                                                                          \
         .infer = INFER,                                                                            \
         .grad = GRAD,                                                                              \
+        .flops = CHEAP ? NULL : flops_function,                                                    \
     };
 #define EW(NAME, NIN, CHEAP, EXPR, GRAD)                                                           \
     EW_FULL(NAME, NIN, CHEAP, EXPR, GRAD, A_COUNT, 0, A_COUNT, 0, DT_COUNT, NULL)
