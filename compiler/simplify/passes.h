@@ -4,9 +4,10 @@
 
 #include "rewrite.h"
 
-const Graph *channels_last(Arena *a, Diag *d,
-                           const Graph *g);   /* channels_last.c; g itself without images */
-Graph *lower_graph(Arena *a, const Graph *g); /* lower.c */
-Graph *fuse_graph(Arena *a, const Graph *g);  /* fuse.c */
+/* g itself when it has no images */
+const Graph *channels_last(Arena *a, Diag *d, const Graph *g);
+Graph *lower_graph(Arena *a, const Graph *g);
+Graph *match_patterns(Arena *a, const Graph *g);
+Graph *fuse_graph(Arena *a, const Graph *g);
 
 #endif

@@ -3,7 +3,8 @@
 
 Graph *simplify_forward(Arena *a, Diag *d, const Graph *g) {
     const Graph *x = channels_last(a, d, simplify_clean(a, g));
-    return simplify_clean(a, lower_graph(a, x));
+    x = simplify_clean(a, lower_graph(a, x));
+    return simplify_clean(a, match_patterns(a, x));
 }
 
 Graph *simplify_step(Arena *a, Diag *d, const Graph *g) {

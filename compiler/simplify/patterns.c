@@ -1,0 +1,356 @@
+/* patterns.c - chains of small operators that exporters write for one function become that
+ * function:
+ *
+ *   k*x*(1 + erf(x/sqrt 2))                     -> 2k Gelu       (D. Hendrycks, K. Gimpel, 2016)
+ *   x*sigmoid(x)                                -> Silu          (S. Elfwing et al., 2018)
+ *   k*x*clip(x + 3, 0, 6)                       -> 6k HardSwish  (A. Howard et al., ICCV 2019)
+ *   d/sqrt(mean(d*d) + eps), d = x - mean(x)    -> LayerNorm     (J. Ba et al., 2016), with the
+ * scale and bias that follow conv then relu, nobody else reads conv      -> Conv with relu matrix
+ * product then + bias[N]               -> MatMul with bias
+ *
+ * Factors may stand anywhere and be written as Mul, Div, Add, Sub or Scale with a constant: a value
+ * is seen as alpha*base + beta. Matching reads the old graph; what a match leaves unread is dead
+ * code. */
+#include "passes.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+    Rewrite r;
+    Users users;
+} Patterns;
+
+/* alpha*base + beta */
+typedef struct {
+    ValueId base;
+    double alpha, beta;
+} Affine;
+
+static const Node *def_of(const Graph *g, ValueId v, OpCode op) {
+    if (v == NO_ID || g->value[v].def == NO_ID) return NULL;
+    const Node *n = &g->node[g->value[v].def];
+    return n->op == op ? n : NULL;
+}
+
+/* A constant with one element that no training changes. */
+static bool scalar_constant(const Graph *g, ValueId v, double *out) {
+    const Value *x = &g->value[v];
+    bool fixed = x->role == ROLE_CONST || x->role == ROLE_FROZEN;
+    if (!fixed || x->dtype != DT_F32 || !x->data || x->data->n != sizeof(float)) return false;
+    float f;
+    memcpy(&f, x->data->bytes, sizeof f);
+    *out = (double)f;
+    return true;
+}
+
+/* One step: v = alpha*base + beta. A constant of higher rank would change the shape: not taken. */
+static bool affine_step(const Graph *g, ValueId v, Affine *o) {
+    if (g->value[v].def == NO_ID) return false;
+    const Node *n = &g->node[g->value[v].def];
+    double c;
+    if (n->op == OP_Scale) {
+        *o = (Affine){n->in[0], ir_get_f(n, A_alpha, 1), ir_get_f(n, A_beta, 0)};
+        return true;
+    }
+    if (n->op != OP_Mul && n->op != OP_Add && n->op != OP_Div && n->op != OP_Sub) return false;
+    bool second = scalar_constant(g, n->in[1], &c);
+    if (!second && (n->op == OP_Div || n->op == OP_Sub || !scalar_constant(g, n->in[0], &c)))
+        return false;
+    ValueId base = n->in[second ? 0 : 1];
+    if (!shape_eq(&g->value[base].shape, &g->value[v].shape)) return false;
+    if (n->op == OP_Mul) *o = (Affine){base, c, 0};
+    if (n->op == OP_Div) *o = (Affine){base, 1 / c, 0};
+    if (n->op == OP_Add) *o = (Affine){base, 1, c};
+    if (n->op == OP_Sub) *o = (Affine){base, 1, -c};
+    return true;
+}
+
+static Affine affine(const Graph *g, ValueId v) {
+    Affine a = {v, 1, 0}, s;
+    while (affine_step(g, a.base, &s))
+        a = (Affine){s.base, a.alpha * s.alpha, a.alpha * s.beta + a.beta};
+    return a;
+}
+
+static bool near(double x, double y) {
+    return fabs(x - y) <= 1e-5 * fabs(y);
+}
+
+/* ---- activations: all are a product of x and a function of x ---- */
+
+/* f as alpha*x + beta for the given x, which may itself be such a form of something. */
+static bool affine_of(const Graph *g, ValueId f, ValueId x, double *alpha, double *beta) {
+    Affine a = affine(g, f), b = affine(g, x);
+    if (a.base != b.base || b.alpha == 0) return false;
+    *alpha = a.alpha / b.alpha;
+    *beta = a.beta - *alpha * b.beta;
+    return fabs(*beta) > 1e-6 * fabs(a.beta) || !(*beta = 0);
+}
+
+typedef struct {
+    OpCode op;
+    ValueId x;
+    double factor; /* of op(x) */
+} Activation;
+
+/* The factor p of a product p*q, as k*x without an offset. */
+static bool scaled_operand(const Graph *g, ValueId p, ValueId x, double *k) {
+    double beta;
+    return affine_of(g, p, x, k, &beta) && beta == 0;
+}
+
+static bool match_gelu(const Graph *g, ValueId p, ValueId q, Activation *o) {
+    Affine f = affine(g, q);
+    const Node *erf = def_of(g, f.base, OP_Erf);
+    double k, inner, beta;
+    if (!erf || !near(f.alpha, f.beta)) return false;
+    Affine x = affine(g, p);
+    if (x.beta != 0) x = (Affine){p, 1, 0};
+    if (!affine_of(g, erf->in[0], x.base, &inner, &beta) || beta != 0) return false;
+    if (!near(inner, sqrt(0.5)) || !scaled_operand(g, p, x.base, &k)) return false;
+    *o = (Activation){OP_Gelu, x.base, 2 * k * f.alpha};
+    return true;
+}
+
+static bool match_hard_swish(const Graph *g, ValueId p, ValueId q, Activation *o) {
+    Affine f = affine(g, q);
+    const Node *clip = def_of(g, f.base, OP_Clip);
+    double k, one, three;
+    if (!clip || f.beta != 0) return false;
+    if (ir_get_f(clip, A_min, -INFINITY) != 0 || ir_get_f(clip, A_max, INFINITY) != 6) return false;
+    Affine x = affine(g, p);
+    if (x.beta != 0) x = (Affine){p, 1, 0};
+    if (!affine_of(g, clip->in[0], x.base, &one, &three) || one != 1 || three != 3) return false;
+    if (!scaled_operand(g, p, x.base, &k)) return false;
+    *o = (Activation){OP_HardSwish, x.base, 6 * k * f.alpha};
+    return true;
+}
+
+static bool match_hard_sigmoid(const Graph *g, ValueId p, ValueId q, Activation *o) {
+    const Node *s = def_of(g, q, OP_HardSigmoid);
+    if (!s || s->in[0] != p) return false;
+    *o = (Activation){OP_HardSwish, p, 1};
+    return near(ir_get_f(s, A_alpha, 0.2), 1.0 / 6) && near(ir_get_f(s, A_beta, 0.5), 0.5);
+}
+
+static bool match_silu(const Graph *g, ValueId p, ValueId q, Activation *o) {
+    const Node *s = def_of(g, q, OP_Sigmoid);
+    if (!s || s->in[0] != p) return false;
+    *o = (Activation){OP_Silu, p, 1};
+    return true;
+}
+
+static bool match_activation(const Graph *g, const Node *n, Activation *o) {
+    if (n->op != OP_Mul) return false;
+    for (uint32_t i = 0; i < 2; i++) {
+        ValueId p = n->in[i], q = n->in[1 - i];
+        if (match_gelu(g, p, q, o) || match_silu(g, p, q, o) || match_hard_swish(g, p, q, o) ||
+            match_hard_sigmoid(g, p, q, o))
+            return shape_eq(&g->value[o->x].shape, &g->value[n->out[0]].shape);
+    }
+    return false;
+}
+
+static void finish(Patterns *t, const Node *n, ValueId old, ValueId now) {
+    Node *made = &t->r.g->node[t->r.g->value[now].def];
+    made->onnx = n->onnx;
+    rw_rename(&t->r, now, old);
+    rw_replace(&t->r, old, now);
+}
+
+static void put_activation(Patterns *t, const Node *n, const Activation *x) {
+    Graph *g = t->r.g;
+    ValueId y = op_make1(g, n->phase, x->op, n->name, t->r.map[x->x]);
+    if (!near(x->factor, 1)) {
+        Attr k = attr_f(t->r.a, A_alpha, x->factor);
+        y = op_make_attr(g, n->phase, OP_Scale, n->name, 1, &y, &k, 1);
+    }
+    finish(t, n, n->out[0], y);
+}
+
+/* A product with a constant is a Scale, and Scales of Scales are one: leftover factors meet. */
+static bool put_scale(Patterns *t, const Node *n) {
+    if (n->op != OP_Mul && n->op != OP_Div && n->op != OP_Scale) return false;
+    Affine s;
+    if (!affine_step(t->r.old, n->out[0], &s)) return false;
+    if (t->r.old->value[s.base].dtype != DT_F32) return false;
+    ValueId x = t->r.map[s.base];
+    const Node *inner = def_of(t->r.g, x, OP_Scale);
+    if (inner && ir_get_f(inner, A_beta, 0) == 0) {
+        s.alpha *= ir_get_f(inner, A_alpha, 1);
+        x = inner->in[0];
+    }
+    if (near(s.alpha, 1) && s.beta == 0 && !bits_get(t->r.kept, n->out[0])) {
+        rw_replace(&t->r, n->out[0], x);
+        return true;
+    }
+    Attr at[2] = {attr_f(t->r.a, A_alpha, s.alpha), attr_f(t->r.a, A_beta, s.beta)};
+    finish(t, n, n->out[0],
+           op_make_attr(t->r.g, n->phase, OP_Scale, n->name, 1, &x, at, s.beta != 0 ? 2 : 1));
+    return true;
+}
+
+/* ---- LayerNorm ---- */
+
+typedef struct {
+    ValueId x, scale, bias;
+    uint32_t axis;
+    double eps;
+} Norm;
+
+/* v = mean of u over the last axes, kept as 1. */
+static bool match_mean(const Graph *g, ValueId v, ValueId *u, uint32_t *axis) {
+    const Node *n = def_of(g, v, OP_ReduceSum);
+    if (!n || !ir_get_i(n, A_keepdims, 1)) return false;
+    uint32_t count;
+    const int64_t *axes = ir_get_ints(n, A_axes, &count);
+    const Shape *s = &g->value[n->in[0]].shape;
+    double size = 1;
+    for (uint32_t i = 0; i < count; i++) {
+        if (axes[i] != (int64_t)(s->rank - count + i)) return false;
+        size *= (double)s->dim[axes[i]];
+    }
+    *u = n->in[0];
+    *axis = s->rank - count;
+    return count && near(ir_get_f(n, A_scale, 1), 1 / size);
+}
+
+static bool is_square_of(const Graph *g, ValueId v, ValueId d) {
+    const Node *pow = def_of(g, v, OP_PowScalar), *mul = def_of(g, v, OP_Mul);
+    if (pow) return pow->in[0] == d && ir_get_f(pow, A_alpha, 1) == 2;
+    return mul && mul->in[0] == d && mul->in[1] == d;
+}
+
+static bool match_norm(const Graph *g, const Node *n, Norm *o) {
+    if (n->op != OP_Div) return false;
+    const Node *sub = def_of(g, n->in[0], OP_Sub), *root = def_of(g, n->in[1], OP_Sqrt);
+    ValueId of, square;
+    uint32_t axis;
+    if (!sub || !root || !match_mean(g, sub->in[1], &of, &o->axis) || of != sub->in[0])
+        return false;
+    Affine var = affine(g, root->in[0]);
+    if (var.alpha != 1 || var.beta < 0 || !match_mean(g, var.base, &square, &axis)) return false;
+    if (axis != o->axis || !is_square_of(g, square, n->in[0])) return false;
+    *o = (Norm){.x = of, .scale = NO_ID, .bias = NO_ID, .axis = axis, .eps = var.beta};
+    return true;
+}
+
+/* The only reader of v, when it is of the given kind and its other operand varies along the
+ * normalized axes alone, as a weight does. */
+static const Node *weight_step(const Patterns *t, ValueId v, OpCode op, uint32_t axis,
+                               ValueId *weight) {
+    const Graph *g = t->r.old;
+    if (t->users.first[v + 1] - t->users.first[v] != 1 || bits_get(t->r.kept, v)) return NULL;
+    const Node *n = &g->node[t->users.user[t->users.first[v]]];
+    if (n->op != op || n->in[0] == n->in[1]) return NULL;
+    *weight = n->in[n->in[0] == v];
+    const Shape *x = &g->value[v].shape, *w = &g->value[*weight].shape;
+    if (g->value[g->storage[g->value[*weight].storage].root].role == ROLE_TEMP || w->rank > x->rank)
+        return NULL;
+    for (uint32_t i = 0; i < x->rank; i++) {
+        int64_t d = i < x->rank - w->rank ? 1 : w->dim[i - (x->rank - w->rank)];
+        if (d != (i < axis ? 1 : x->dim[i])) return NULL;
+    }
+    return n;
+}
+
+static ValueId ones(Patterns *t, const char *name, const Shape *s) {
+    uint64_t n = 0;
+    shape_count(s, &n);
+    float *x = ARENA_ARRAY(t->r.a, float, n);
+    for (uint64_t i = 0; i < n; i++) x[i] = 1;
+    Data *data = ARENA_NEW(t->r.a, Data);
+    *data = (Data){x, n * sizeof *x};
+    ValueId v = ir_value(t->r.g, arena_printf(t->r.a, "%s.ones", name), DT_F32, s, ROLE_CONST);
+    t->r.g->value[v].data = data;
+    return v;
+}
+
+/* The source behind v in the given shape; v itself may be a view that stands later in the order. */
+static ValueId weight(Patterns *t, const Node *n, ValueId v, const Shape *s) {
+    ValueId root = t->r.old->storage[t->r.old->value[v].storage].root;
+    return op_reshape(t->r.g, n->phase, n->name, t->r.map[root], s);
+}
+
+static void put_norm(Patterns *t, const Node *n, Norm *x) {
+    const Graph *old = t->r.old;
+    const Shape *s = &old->value[x->x].shape;
+    Shape inner = {.rank = s->rank - x->axis};
+    for (uint32_t i = 0; i < inner.rank; i++) inner.dim[i] = s->dim[x->axis + i];
+    const Node *mul = weight_step(t, n->out[0], OP_Mul, x->axis, &x->scale);
+    const Node *add = mul ? weight_step(t, mul->out[0], OP_Add, x->axis, &x->bias) : NULL;
+    ValueId in[3] = {t->r.map[x->x], NO_ID, NO_ID};
+    in[1] = mul ? weight(t, n, x->scale, &inner) : ones(t, n->name, &inner);
+    if (add) in[2] = weight(t, n, x->bias, &inner);
+    Attr at[2] = {attr_i(t->r.a, A_axis, x->axis), attr_f(t->r.a, A_eps, x->eps)};
+    ValueId y = op_make_attr(t->r.g, n->phase, OP_LayerNorm, n->name, add ? 3 : 2, in, at, 2);
+    const Node *last = add ? add : mul ? mul : n;
+    rw_replace(&t->r, n->out[0], y);
+    if (mul) rw_replace(&t->r, mul->out[0], y);
+    finish(t, n, last->out[0], y);
+}
+
+/* ---- what a library call can do at the end ---- */
+
+static bool only_reader(const Patterns *t, ValueId v) {
+    return t->users.first[v + 1] - t->users.first[v] == 1 && !bits_get(t->r.kept, v);
+}
+
+/* Relu(Conv): the convolution was copied already; nobody else wants its plain result. */
+static bool put_conv_relu(Patterns *t, const Node *n) {
+    const Node *conv = n->op == OP_Relu ? def_of(t->r.old, n->in[0], OP_Conv) : NULL;
+    if (!conv || !only_reader(t, n->in[0])) return false;
+    ValueId y = t->r.map[n->in[0]];
+    ir_attr_i(t->r.g, t->r.g->value[y].def, A_relu, 1);
+    rw_rename(&t->r, y, n->out[0]);
+    rw_replace(&t->r, n->out[0], y);
+    return true;
+}
+
+/* Add(MatMul, b): b must be there where the product stands, so it is a source or a view of one. */
+static bool put_matmul_bias(Patterns *t, const Node *n) {
+    const Graph *g = t->r.old;
+    for (uint32_t i = 0; i < 2 && n->op == OP_Add; i++) {
+        ValueId y = n->in[i], b = n->in[1 - i];
+        const Node *mm = def_of(g, y, OP_MatMul);
+        const Value *bias = &g->value[b];
+        if (!mm || !only_reader(t, y) || (mm->nin > 2 && mm->in[2] != NO_ID)) continue;
+        const Shape *s = &g->value[y].shape;
+        if (bias->def != NO_ID || bias->shape.rank != 1 ||
+            bias->shape.dim[0] != s->dim[s->rank - 1])
+            continue;
+        if (ir_get_f(mm, A_alpha, 1) != 1) continue;
+        ValueId in[3] = {t->r.map[mm->in[0]], t->r.map[mm->in[1]], t->r.map[b]};
+        ValueId now =
+            op_make_attr(t->r.g, n->phase, OP_MatMul, mm->name, 3, in, mm->attr, mm->nattr);
+        finish(t, mm, n->out[0], now);
+        return true;
+    }
+    return false;
+}
+
+static bool put_pattern(Patterns *t, const Node *n) {
+    Activation act;
+    Norm norm;
+    if (n->nout && n->out[0] != NO_ID && t->r.map[n->out[0]] != NO_ID)
+        return true; /* part of a norm */
+    if (match_activation(t->r.old, n, &act)) {
+        put_activation(t, n, &act);
+        return true;
+    }
+    if (match_norm(t->r.old, n, &norm)) {
+        put_norm(t, n, &norm);
+        return true;
+    }
+    return put_conv_relu(t, n) || put_matmul_bias(t, n) || put_scale(t, n);
+}
+
+Graph *match_patterns(Arena *a, const Graph *g) {
+    Patterns t;
+    rw_begin(&t.r, a, g, NULL);
+    t.users = ir_users(a, g);
+    for (NodeId n = 0; n < g->nnode; n++)
+        if (!put_pattern(&t, &g->node[n])) rw_copy(&t.r, n);
+    return rw_end(&t.r);
+}
