@@ -159,7 +159,7 @@ static bool make_input(Import *x, Symbols *s, const ValueInfoProto *v) {
         shape.dim[k] = name ? find_symbol(s, name)->size : input_shape(v)->dim[k]->dim_value;
     }
     uint64_t count;
-    if (!shape_count(&shape, &count))
+    if (!shape_count(&shape, &count) || count > MAX_TENSOR_BYTES / 8)
         return diag_error(x->d, p, "shape %s is too large", shape_str(x->d->arena, &shape));
     if (!slot->nread && !slot->is_output) {
         import_note(x, "input '%s' is not used", diag_name(x->tmp, v->name));

@@ -15,6 +15,7 @@
 #define MAX_COUNT ((uint64_t)1 << 25)      /* elements of one result */
 #define MAX_BYTES ((uint64_t)128 << 20)    /* of one result */
 #define MAX_TOGETHER ((uint64_t)192 << 20) /* of the results alive */
+#define MAX_WORK ((uint64_t)1 << 27)       /* elements that all nodes together compute */
 #define SMALL 512                          /* bytes that the arena may keep */
 
 static bool any_missing(const Ctx *c) {
@@ -23,6 +24,13 @@ static bool any_missing(const Ctx *c) {
         if (t && t->missing) return true;
     }
     return false;
+}
+
+Res count_work(const Ctx *c, uint64_t elements) {
+    c->x->work += elements;
+    if (c->x->work <= MAX_WORK) return OK;
+    return ctx_fail(c, "the model computes more than %llu elements at compile time",
+                    (unsigned long long)MAX_WORK);
 }
 
 Res tensor_new(const Ctx *c, DType dt, const Shape *s, Tensor *out) {
@@ -35,6 +43,7 @@ Res tensor_new(const Ctx *c, DType dt, const Shape *s, Tensor *out) {
                         "elements and %llu MiB",
                         shape_str(x->tmp, s), (unsigned long long)MAX_COUNT,
                         (unsigned long long)(MAX_BYTES >> 20));
+    MUST(count_work(c, out->count));
     out->missing = any_missing(c);
     uint64_t bytes = out->count * dtype_size(dt);
     if (out->missing || bytes == 0) return OK;
@@ -58,27 +67,6 @@ void tensor_release(Import *x, Tensor *t) {
     free(t->heap);
     t->heap = NULL;
     t->data = NULL;
-}
-
-void put_int(const Tensor *t, uint64_t i, int64_t v) {
-    uint8_t *at = (uint8_t *)(uintptr_t)t->data;
-    int32_t w = (int32_t)v;
-    switch (t->dtype) {
-    case DT_I64: memcpy(at + 8 * i, &v, 8); break;
-    case DT_I32: memcpy(at + 4 * i, &w, 4); break;
-    case DT_F32:
-    case DT_F64: put_real(t, i, (double)v); break;
-    default: at[i] = v != 0;
-    }
-}
-
-void put_real(const Tensor *t, uint64_t i, double v) {
-    uint8_t *at = (uint8_t *)(uintptr_t)t->data;
-    float f = (float)v;
-    if (t->dtype == DT_F32)
-        memcpy(at + 4 * i, &f, 4);
-    else
-        memcpy(at + 8 * i, &v, 8);
 }
 
 /* ---- sources

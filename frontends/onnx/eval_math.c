@@ -332,6 +332,7 @@ Res eval_reduce(Ctx *c, Tensor *out) {
     if (in->dtype == DT_BOOL) return ctx_fail(c, "does not take bool");
     if ((kind == K_RMAX || kind == K_RMIN) && !in->count)
         return ctx_fail(c, "an empty tensor has no extreme value");
+    MUST(count_work(c, in->count));
     MUST(tensor_new(c, in->dtype, &s, out));
     Cursor w = cursor_new(&rest);
     memcpy(w.stride[0], rest_stride, sizeof w.stride[0]);

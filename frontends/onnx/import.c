@@ -151,6 +151,8 @@ Graph *import_bytes(Arena *a, Diag *d, const char *file, const char *folder, Spa
     x.src = (Sources){.file = file, .folder = folder, .need = o->need_weights && !o->init_given};
     bool ok = import_stages(&x, bytes);
     fill_info(&x);
+    if (ok && info)
+        info->sha256 = load_digest(a, bytes); /* not of what was refused: it may be huge */
     for (uint32_t i = 0; i < x.heap.n; i++) tensor_release(&x, x.heap.at[i]);
     if (!ok) external_unmap(&x.src);
     arena_free(x.tmp);

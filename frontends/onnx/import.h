@@ -33,6 +33,9 @@ typedef struct {
 /* Checks the wire format of a serialized ModelProto within limits and writes the short message. */
 bool wire_shrink(Arena *a, Diag *d, const char *file, Span model, Wire *out);
 
+/* No tensor is larger; sums of a few stay far from overflow. */
+#define MAX_TENSOR_BYTES ((uint64_t)1 << 40)
+
 /* ---- tensor.c ----------------------------------------------------------------------------- */
 /* A tensor known at compile time. f16 and bf16 are widened to f32; 8- and 16-bit integers to i32,
  * unsigned 32- and 64-bit ones to i64. */
@@ -64,10 +67,6 @@ bool tensor_read(Arena *a, Diag *d, Sources *s, Place p, const TensorProto *t, T
  */
 bool elem_dtype(int32_t elem, DType *out);
 const char *elem_name(int32_t elem);
-int64_t tensor_int(const Tensor *t, uint64_t i); /* any dtype; floats truncate, saturating */
-double tensor_real(const Tensor *t, uint64_t i);
-bool is_real(DType d);
-
 /* ---- external.c --------------------------------------------------------------------------- */
 /* The bytes of a tensor with external data, mapped. *missing: the file is not there. */
 bool external_read(Arena *a, Diag *d, Sources *s, Place p, const TensorProto *t, uint64_t bytes,
@@ -151,6 +150,7 @@ typedef struct {
     uint32_t *order; /* nodes in topological order */
     VEC(Init) init;
     uint64_t live_bytes; /* of heap tensors */
+    uint64_t work;       /* elements that evaluation has touched */
     VEC(Tensor *) heap;
     VEC(OnnxUnsupported) unsupported;
     VEC(const char *) notes;
@@ -161,6 +161,8 @@ typedef struct {
 /* Shrinks and unpacks a serialized model into x->model and checks versions; fills x->info. */
 bool load_model(Import *x, Span bytes);
 bool load_map(Diag *d, const char *path, Span *out);
+/* SHA-256 in hex. */
+const char *load_digest(Arena *a, Span bytes);
 /* As onnx_import, from memory; folder NULL: external data counts as missing. */
 Graph *import_bytes(Arena *a, Diag *d, const char *file, const char *folder, Span bytes,
                     const OnnxOptions *o, OnnxInfo *info);
@@ -239,18 +241,22 @@ typedef struct {
     int64_t start[IR_MAX_RANK], step[IR_MAX_RANK], size[IR_MAX_RANK];
 } SliceSpec;
 Res slice_spec(const Ctx *c, SliceSpec *out);
+bool is_whole_slice(const Shape *in, const SliceSpec *s); /* all of it, in order */
 /* Sizes of the parts along the axis. */
 Res split_spec(const Ctx *c, uint32_t *axis, int64_t *sizes);
 Res gather_axis(const Ctx *c, uint32_t *axis, Shape *out);
 Res concat_spec(const Ctx *c, uint32_t *axis, Shape *out);
+
+/* ---- elements (element.h): inlined, for they are read by the million ---- */
+#include "element.h"
 
 /* ---- eval.c ------------------------------------------------------------------------------------
  */
 /* Room for a result at compile time. Its data stays NULL when an input is missing or it is empty.
  */
 Res tensor_new(const Ctx *c, DType dt, const Shape *s, Tensor *out);
-void put_int(const Tensor *t, uint64_t i, int64_t v);
-void put_real(const Tensor *t, uint64_t i, double v);
+/* Adds to the elements computed so far; an error past the limit. tensor_new counts the result. */
+Res count_work(const Ctx *c, uint64_t elements);
 void tensor_release(Import *x, Tensor *t);
 /* Evaluates a node whose inputs are known (or Shape, Size of anything) into its output slots. */
 Res eval_node(Ctx *c);

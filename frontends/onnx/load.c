@@ -1,6 +1,5 @@
-/* load.c - from a path to an unpacked model: map the file, digest it, let wire.c check and shorten
- * it, hand the short message to protobuf-c with an allocator that has a limit, look at the
- * versions.
+/* load.c - from a path to an unpacked model: map the file, let wire.c check and shorten it, hand
+ * the short message to protobuf-c with an allocator that has a limit, look at the versions.
  *
  * The mapping stays (weights are read from it); only a failed import takes it back. */
 #include "import.h"
@@ -116,12 +115,13 @@ static void fill_histogram(Import *x) {
     x->info->nop = n;
 }
 
+const char *load_digest(Arena *a, Span bytes) {
+    char hex[SHA256_DIGEST_STRING_LENGTH];
+    return arena_str(a, SHA256Data(bytes.at, bytes.n, hex));
+}
+
 bool load_model(Import *x, Span bytes) {
-    if (x->info) {
-        char hex[SHA256_DIGEST_STRING_LENGTH];
-        x->info->file_bytes = bytes.n;
-        x->info->sha256 = arena_str(x->a, SHA256Data(bytes.at, bytes.n, hex));
-    }
+    if (x->info) x->info->file_bytes = bytes.n;
     Wire wire;
     TRY(wire_shrink(x->tmp, x->d, x->file, bytes, &wire));
     x->src.payload = wire.payload;

@@ -300,7 +300,7 @@ static ValueId emit_slice(const Ctx *c, const char *suffix, ValueId v, const Sli
     return emit(c, OP_Slice, suffix, 1, &v, 3, attr);
 }
 
-static bool is_whole(const Shape *in, const SliceSpec *s) {
+bool is_whole_slice(const Shape *in, const SliceSpec *s) {
     for (uint32_t k = 0; k < in->rank; k++)
         if (s->size[k] != in->dim[k] || (s->step[k] < 0 && s->size[k] > 1)) return false;
     return true;
@@ -319,7 +319,7 @@ static SliceSpec whole_slice(const Shape *in) {
 Res make_slice(Ctx *c) {
     SliceSpec s;
     MUST(slice_spec(c, &s));
-    if (is_whole(shape_in(c, 0), &s)) return make_identity(c);
+    if (is_whole_slice(shape_in(c, 0), &s)) return make_identity(c);
     return bind(c, 0, emit_slice(c, "", value_in(c, 0), &s));
 }
 

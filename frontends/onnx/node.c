@@ -220,13 +220,18 @@ Res axes_of(const Ctx *c, const Ints *given, uint32_t rank, uint32_t *n, uint32_
 /* ---- IR nodes
  * ----------------------------------------------------------------------------------------- */
 
-/* The results of a step have elements: programs do not run on empty tensors. */
-static bool has_elements(const Ctx *c, NodeId n) {
-    const Node *node = &c->x->g->node[n];
-    for (uint32_t k = 0; k < node->nout; k++)
-        if (node->out[k] != NO_ID && value_count(c->x->g, node->out[k]) == 0)
-            return diag_error(c->x->d, ctx_place(c), "the result is empty: shape %s",
-                              shape_str(c->x->tmp, &c->x->g->value[node->out[k]].shape));
+/* Results of a step are neither empty nor absurdly large. */
+static bool check_results(const Ctx *c, NodeId n) {
+    const Graph *g = c->x->g;
+    const Node *node = &g->node[n];
+    for (uint32_t k = 0; k < node->nout; k++) {
+        if (node->out[k] == NO_ID) continue;
+        uint64_t bytes = value_bytes(g, node->out[k]);
+        if (bytes == 0 || bytes > MAX_TENSOR_BYTES)
+            return diag_error(c->x->d, ctx_place(c), "the result is %s: shape %s",
+                              bytes ? "too large" : "empty",
+                              shape_str(c->x->tmp, &g->value[node->out[k]].shape));
+    }
     return true;
 }
 
@@ -238,7 +243,7 @@ ValueId emit(const Ctx *c, OpCode op, const char *suffix, uint32_t nin, const Va
     g->node[n].onnx = arena_str(g->arena, c->n->p->op_type);
     for (uint32_t i = 0; i < nin; i++) g->node[n].in[i] = in[i];
     ir_attr_copy(g, n, attr, nattr);
-    return op_infer(g, c->x->d, n) && has_elements(c, n) ? g->node[n].out[0] : NO_ID;
+    return op_infer(g, c->x->d, n) && check_results(c, n) ? g->node[n].out[0] : NO_ID;
 }
 
 ValueId emit_view(const Ctx *c, const char *suffix, ValueId v, const Shape *s) {

@@ -57,41 +57,6 @@ const char *elem_name(int32_t elem) {
     return known ? elems[elem].name : "an unknown element type";
 }
 
-bool is_real(DType d) {
-    return d == DT_F32 || d == DT_F64;
-}
-
-static int64_t saturate(double v) {
-    if (isnan(v)) return 0;
-    if (v >= 9223372036854775808.0) return INT64_MAX;
-    if (v < -9223372036854775808.0) return INT64_MIN;
-    return (int64_t)v;
-}
-
-int64_t tensor_int(const Tensor *t, uint64_t i) {
-    const uint8_t *at = t->data;
-    int32_t w;
-    int64_t l;
-    switch (t->dtype) {
-    case DT_I64: memcpy(&l, at + 8 * i, 8); return l;
-    case DT_I32: memcpy(&w, at + 4 * i, 4); return w;
-    case DT_F32:
-    case DT_F64: return saturate(tensor_real(t, i));
-    default: return at[i];
-    }
-}
-
-double tensor_real(const Tensor *t, uint64_t i) {
-    const uint8_t *at = t->data;
-    float f;
-    double d;
-    switch (t->dtype) {
-    case DT_F32: memcpy(&f, at + 4 * i, 4); return (double)f;
-    case DT_F64: memcpy(&d, at + 8 * i, 8); return d;
-    default: return (double)tensor_int(t, i);
-    }
-}
-
 /* IEEE 754 half precision: 1 sign, 5 exponent, 10 fraction bits. */
 static float half_to_float(uint16_t h) {
     int exponent = h >> 10 & 31, fraction = h & 1023;
@@ -218,7 +183,7 @@ static bool read_shape(Diag *d, Place p, const TensorProto *t, Tensor *out) {
                               (long long)t->dims[i], i);
         out->shape.dim[i] = t->dims[i];
     }
-    if (!shape_count(&out->shape, &out->count))
+    if (!shape_count(&out->shape, &out->count) || out->count > MAX_TENSOR_BYTES / 8)
         return diag_error(d, p, "shape %s has too many elements", shape_str(d->arena, &out->shape));
     return true;
 }

@@ -41,6 +41,7 @@ typedef enum {
 typedef enum {
     DROP,   /* left out */
     KEEP,   /* copied as it is */
+    TEXT,   /* a string, copied; a zero byte would cut it short */
     ENTER,  /* a message, walked and copied */
     CHECK,  /* a message, walked but left out */
     PAYLOAD /* bytes replaced by their number */
@@ -55,32 +56,32 @@ typedef struct {
 /* By message and field number. */
 static const Rule rules[MSG_COUNT][32] = {
     [MSG_MODEL][1] = {KEEP, 0, false},                /* ir_version */
-    [MSG_MODEL][2] = {KEEP, 0, false},                /* producer_name */
-    [MSG_MODEL][3] = {KEEP, 0, false},                /* producer_version */
+    [MSG_MODEL][2] = {TEXT, 0, false},                /* producer_name */
+    [MSG_MODEL][3] = {TEXT, 0, false},                /* producer_version */
     [MSG_MODEL][7] = {ENTER, MSG_GRAPH, true},        /* graph */
     [MSG_MODEL][8] = {ENTER, MSG_OPSET, false},       /* opset_import */
     [MSG_MODEL][20] = {CHECK, MSG_TRAINING, false},   /* training_info */
     [MSG_MODEL][25] = {ENTER, MSG_FUNCTION, false},   /* functions */
-    [MSG_OPSET][1] = {KEEP, 0, false},                /* domain */
+    [MSG_OPSET][1] = {TEXT, 0, false},                /* domain */
     [MSG_OPSET][2] = {KEEP, 0, false},                /* version */
-    [MSG_FUNCTION][1] = {KEEP, 0, false},             /* name */
+    [MSG_FUNCTION][1] = {TEXT, 0, false},             /* name */
     [MSG_FUNCTION][7] = {CHECK, MSG_NODE, false},     /* node */
-    [MSG_FUNCTION][10] = {KEEP, 0, false},            /* domain */
+    [MSG_FUNCTION][10] = {TEXT, 0, false},            /* domain */
     [MSG_TRAINING][1] = {CHECK, MSG_GRAPH, false},    /* initialization */
     [MSG_TRAINING][2] = {CHECK, MSG_GRAPH, false},    /* algorithm */
     [MSG_GRAPH][1] = {ENTER, MSG_NODE, false},        /* node */
-    [MSG_GRAPH][2] = {KEEP, 0, false},                /* name */
+    [MSG_GRAPH][2] = {TEXT, 0, false},                /* name */
     [MSG_GRAPH][5] = {ENTER, MSG_TENSOR, false},      /* initializer */
     [MSG_GRAPH][11] = {ENTER, MSG_VALUE, false},      /* input */
     [MSG_GRAPH][12] = {ENTER, MSG_VALUE, false},      /* output */
     [MSG_GRAPH][15] = {CHECK, MSG_SPARSE, false},     /* sparse_initializer */
-    [MSG_NODE][1] = {KEEP, 0, false},                 /* input */
-    [MSG_NODE][2] = {KEEP, 0, false},                 /* output */
-    [MSG_NODE][3] = {KEEP, 0, false},                 /* name */
-    [MSG_NODE][4] = {KEEP, 0, false},                 /* op_type */
+    [MSG_NODE][1] = {TEXT, 0, false},                 /* input */
+    [MSG_NODE][2] = {TEXT, 0, false},                 /* output */
+    [MSG_NODE][3] = {TEXT, 0, false},                 /* name */
+    [MSG_NODE][4] = {TEXT, 0, false},                 /* op_type */
     [MSG_NODE][5] = {ENTER, MSG_ATTRIBUTE, false},    /* attribute */
-    [MSG_NODE][7] = {KEEP, 0, false},                 /* domain */
-    [MSG_ATTRIBUTE][1] = {KEEP, 0, false},            /* name */
+    [MSG_NODE][7] = {TEXT, 0, false},                 /* domain */
+    [MSG_ATTRIBUTE][1] = {TEXT, 0, false},            /* name */
     [MSG_ATTRIBUTE][2] = {KEEP, 0, false},            /* f */
     [MSG_ATTRIBUTE][3] = {KEEP, 0, false},            /* i */
     [MSG_ATTRIBUTE][4] = {KEEP, 0, false},            /* s */
@@ -102,7 +103,7 @@ static const Rule rules[MSG_COUNT][32] = {
     [MSG_TENSOR][4] = {KEEP, 0, false},               /* float_data */
     [MSG_TENSOR][5] = {KEEP, 0, false},               /* int32_data */
     [MSG_TENSOR][7] = {KEEP, 0, false},               /* int64_data */
-    [MSG_TENSOR][8] = {KEEP, 0, false},               /* name */
+    [MSG_TENSOR][8] = {TEXT, 0, false},               /* name */
     [MSG_TENSOR][9] = {PAYLOAD, 0, true},             /* raw_data */
     [MSG_TENSOR][10] = {KEEP, 0, false},              /* double_data */
     [MSG_TENSOR][11] = {KEEP, 0, false},              /* uint64_data */
@@ -110,16 +111,16 @@ static const Rule rules[MSG_COUNT][32] = {
     [MSG_TENSOR][14] = {KEEP, 0, false},              /* data_location */
     [MSG_SPARSE][1] = {CHECK, MSG_TENSOR, true},      /* values */
     [MSG_SPARSE][2] = {CHECK, MSG_TENSOR, true},      /* indices */
-    [MSG_VALUE][1] = {KEEP, 0, false},                /* name */
+    [MSG_VALUE][1] = {TEXT, 0, false},                /* name */
     [MSG_VALUE][2] = {ENTER, MSG_TYPE, true},         /* type */
     [MSG_TYPE][1] = {ENTER, MSG_TENSOR_TYPE, true},   /* tensor_type */
     [MSG_TENSOR_TYPE][1] = {KEEP, 0, false},          /* elem_type */
     [MSG_TENSOR_TYPE][2] = {ENTER, MSG_SHAPE, true},  /* shape */
     [MSG_SHAPE][1] = {ENTER, MSG_DIM, false},         /* dim */
     [MSG_DIM][1] = {KEEP, 0, false},                  /* dim_value */
-    [MSG_DIM][2] = {KEEP, 0, false},                  /* dim_param */
-    [MSG_PAIR][1] = {KEEP, 0, false},                 /* key */
-    [MSG_PAIR][2] = {KEEP, 0, false},                 /* value */
+    [MSG_DIM][2] = {TEXT, 0, false},                  /* dim_param */
+    [MSG_PAIR][1] = {TEXT, 0, false},                 /* key */
+    [MSG_PAIR][2] = {TEXT, 0, false},                 /* value */
 };
 
 typedef struct {
@@ -257,7 +258,10 @@ static bool walk_message(Walk *w, MsgKind kind, uint32_t depth, const uint8_t *a
         if (r->action == ENTER || r->action == CHECK)
             TRY(walk_message(w, r->child, depth + 1, f.body, f.end, inner));
         if (inner) TRY(patch_length(w, length_at));
-        if (copy && r->action == KEEP) write_bytes(w, f.tag, (size_t)(f.end - f.tag));
+        if (r->action == TEXT && memchr(f.body, 0, (size_t)(f.end - f.body)))
+            return bad(w, f.body, "a zero byte in a name");
+        if (copy && (r->action == KEEP || r->action == TEXT))
+            write_bytes(w, f.tag, (size_t)(f.end - f.tag));
         if (copy && r->action == PAYLOAD) write_payload(w, &f);
     }
     if (kind == MSG_NODE && !has_op) return bad(w, end, "a node without an operator");
