@@ -51,8 +51,8 @@ void sim_touch(Sim *s, StorageId x) {
     touch_direction(s, x, &s->p->parents);
 }
 
-static bool is_frozen(const Sim *s, StorageId x) {
-    EACH(s->p->makers, x, r) if (s->frozen[r]) return true;
+static bool is_frozen(const Sim *s, StorageId x, uint8_t level) {
+    EACH(s->p->makers, x, r) if (s->frozen[r] >= level) return true;
     return false;
 }
 
@@ -62,7 +62,7 @@ static void fill_ancestors(Sim *s, StorageId x) {
     s->stack.n = 0;
     s->seen[x] = s->stamp;
     for (StorageId y = x;; y = s->stack.at[--s->stack.n]) {
-        if (is_frozen(s, y)) {
+        if (is_frozen(s, y, FREEZING)) {
             s->ancestors[x] = INFINITY;
             return;
         }
@@ -77,7 +77,7 @@ static void fill_ancestors(Sim *s, StorageId x) {
 }
 
 static bool is_open_below(const Sim *s, StorageId y) {
-    return (s->state[y] & (S_MADE | S_THERE | S_DONE)) == S_MADE && !is_frozen(s, y);
+    return (s->state[y] & (S_MADE | S_THERE | S_DONE)) == S_MADE && !is_frozen(s, y, FROZEN);
 }
 
 static void fill_descendants(Sim *s, StorageId x) {
@@ -156,13 +156,13 @@ static void set_done(Sim *s, StorageId x) {
 
 void sim_close_if_done(Sim *s, uint32_t run) {
     s->stack.n = 0;
-    if (s->ran[run] && (s->frozen[run] || !s->open_outs[run])) close_run(s, run);
+    if (s->ran[run] && (s->frozen[run] == FROZEN || !s->open_outs[run])) close_run(s, run);
 }
 
-void sim_freeze(Sim *s, uint32_t run) {
-    if (s->frozen[run]) return;
-    s->frozen[run] = true;
+void sim_freeze(Sim *s, uint32_t run, uint8_t level) {
+    if (s->frozen[run] >= level) return;
+    s->frozen[run] = level;
     EACH(s->p->out, run, t)
     if (t != NO_ID && s->p->is_temp[s->p->storage[t]]) sim_touch(s, s->p->storage[t]);
-    sim_close_if_done(s, run);
+    if (level == FROZEN) sim_close_if_done(s, run);
 }

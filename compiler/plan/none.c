@@ -15,6 +15,6 @@ Plan *plan_none(Arena *a, const Problem *p, const PlanOptions *o) {
     Plan *plan = st == PLAN_OK ? sim_plan(a, s, o->budget, "none") : NULL;
     arena_free(scratch);
     if (!plan) return NULL;
-    plan_repack(p, plan, 0, o->effort);
+    plan_repack(p, plan, 0, 1); /* the same peak at every effort */
     return plan->arena_bytes <= plan_capacity(p, o->budget) ? plan : NULL;
 }

@@ -30,7 +30,7 @@ Sim *sim_new(Arena *a, const Problem *p) {
     s->eq_node = ARENA_ARRAY(a, uint32_t, ns);
     s->pool = ARENA_ARRAY(a, StorageId, ns);
     s->ran = ARENA_ARRAY(a, bool, nr);
-    s->frozen = ARENA_ARRAY(a, bool, nr);
+    s->frozen = ARENA_ARRAY(a, uint8_t, nr);
     s->closed = ARENA_ARRAY(a, bool, nr);
     s->open_outs = ARENA_ARRAY(a, uint32_t, nr);
     s->dist = ARENA_ARRAY(a, double, (uint64_t)nr + 2);
@@ -202,8 +202,8 @@ static void take_over(Sim *s, StorageId from, StorageId to) {
 
 static void freeze_readers(Sim *s, uint32_t r) {
     EACH(s->p->writes, r, w)
-    EACH(s->p->readers, w, q) sim_freeze(s, q);
-    if (s->p->effect[r]) sim_freeze(s, r);
+    EACH(s->p->readers, w, q) sim_freeze(s, q, FROZEN);
+    if (s->p->effect[r]) sim_freeze(s, r, FROZEN);
 }
 
 static bool execute(Sim *s, uint32_t r, bool first) {
@@ -282,7 +282,7 @@ static bool ensure(Sim *s, uint32_t r, bool first) {
                 continue;
             }
             uint32_t maker = s->p->def[t];
-            assert(!s->frozen[maker]); /* P3: nothing needed is ever lost */
+            assert(s->frozen[maker] != FROZEN); /* P3: nothing needed is ever lost */
             open_frame(s, maker);
             continue;
         }
@@ -309,8 +309,10 @@ static bool secure(Sim *s, StorageId x) {
  * since no reader of w may run afterwards. */
 static bool secure_readers(Sim *s, uint32_t r) {
     EACH(s->p->writes, r, w)
+    EACH(s->p->readers, w, q) sim_freeze(s, q, FREEZING);
+    EACH(s->p->writes, r, w)
     EACH(s->p->readers, w, q) {
-        if (!s->ran[q] || s->frozen[q] || s->closed[q]) continue;
+        if (!s->ran[q] || s->frozen[q] == FROZEN || s->closed[q]) continue;
         EACH(s->p->out, q, t) {
             if (t == NO_ID || t >= s->p->nstorage || !s->p->is_temp[t] || sim_there(s, t)) continue;
             if (!(s->state[t] & S_DONE) && sim_is_needed(s, t) && !secure(s, t)) return false;

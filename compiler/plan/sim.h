@@ -43,6 +43,10 @@ typedef struct {
     uint64_t workspace;
 } SimStep;
 
+/* Runs that read a value: about to be mutated (they may run, but nothing may be evicted that needs
+ * them), and mutated. */
+enum { FREEZING = 1, FROZEN = 2 };
+
 typedef struct {
     uint32_t run, base, next; /* base: its first entry in Sim.held; next: input to look at */
 } Frame;
@@ -95,7 +99,8 @@ typedef struct {
     StorageId *pool; /* evictable: there, not locked */
     uint32_t npool;
     /* per run */
-    bool *ran, *frozen, *closed;
+    bool *ran, *closed;
+    uint8_t *frozen;       /* 0, FREEZING or FROZEN */
     uint32_t *open_outs;
     double *dist; /* distance^beta */
     double dist_beta;
@@ -113,7 +118,7 @@ uint32_t sim_next_use(Sim *s, StorageId x); /* run number, nrun for outputs, FOR
 void sim_touch(Sim *s,
                StorageId x); /* x came, went or was frozen: closure costs around it change */
 void sim_close_if_done(Sim *s, uint32_t run);
-void sim_freeze(Sim *s, uint32_t run);
+void sim_freeze(Sim *s, uint32_t run, uint8_t level);
 void sim_refresh(Sim *s, StorageId x);   /* brings the cached closure costs of x up to date */
 bool sim_is_needed(Sim *s, StorageId x); /* x is not there: will it have to be made again? */
 
