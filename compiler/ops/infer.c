@@ -156,12 +156,24 @@ static bool check_element(InferCtx *c, NodeId n, uint32_t i, DType dt) {
     return true;
 }
 
+/* Batch norm: `images` operands of one shape [.., C], then [C] each. */
+static bool check_channels(InferCtx *c, NodeId n, uint32_t images) {
+    TRY(op_need_rank(c, n, 0, 1, IR_MAX_RANK));
+    const Shape x = op_input(c->g, n, 0)->shape;
+    const Shape channels = {.rank = 1, .dim = {x.dim[x.rank - 1]}};
+    for (uint32_t i = 1; i < c->g->node[n].nin; i++)
+        TRY(op_need_shape(c, n, i, i < images ? &x : &channels));
+    return true;
+}
+
 bool op_infer_ew(InferCtx *c, NodeId n) {
     const Node *node = &c->g->node[n];
     Arena *scratch = c->d->arena;
     Shape shape = {0};
     uint32_t first = has_mask(node->op) ? 1 : 0; /* the operand that gives the dtype */
     if (first) TRY(op_need_dtype(c, n, 0, DT_BOOL));
+    if (node->op == OP_BnApply) TRY(check_channels(c, n, 1));
+    if (node->op == OP_BnGradX) TRY(check_channels(c, n, 2));
     DType dt = op_input(c->g, n, first)->dtype;
     TRY(check_element(c, n, first, dt));
     for (uint32_t i = 0; i < node->nin; i++) {

@@ -4,7 +4,7 @@
 
 typedef struct {
     OpCode op;
-    const char *in[4];  /* types; NULL ends the list, "-" is an absent input */
+    const char *in[5];  /* types; NULL ends the list, "-" is an absent input */
     const char *attr;   /* attributes as in the text form */
     const char *expect; /* "f32[2,3]", several joined by a blank, or "! message" */
 } Row;
@@ -41,6 +41,11 @@ static const Row rows[] = {
      "! node 'n' (Where), tensor 'x0': expected dtype bool for input 0, found f32"},
     {OP_Cast, {"f32[2]"}, "to=2", "i64[2]"},
     {OP_Expand, {"f32[3,1]"}, "shape=[2,3,4]", "f32[2,3,4]"},
+    {OP_BnApply,
+     {"f32[2,8,3]", "f32[3]", "f32[1]", "f32[3]", "f32[3]"},
+     "",
+     "! node 'n' (BnApply), tensor 'x2': expected shape [3] for input 2, found [1]"},
+    {OP_BnGradX, {"f32[2,3]", "f32[2,3]"}, "", "! node 'n' (BnGradX): expected 7 inputs, found 2"},
     /* convolution: (10 + 1 + 1 - 3) / 2 + 1 = 5; dilated window 5 of 3: (10 - 5) + 1 = 6 */
     {OP_Conv,
      {"f32[2,6,10,10]", "f32[4,6,3,3]", "f32[4]"},
@@ -265,7 +270,7 @@ static void check_row(const Row *r) {
     Arena *a = arena_new();
     text_init(&t, a);
     uint32_t nin = 0;
-    for (; nin < 4 && r->in[nin]; nin++)
+    for (; nin < 5 && r->in[nin]; nin++)
         if (*r->in[nin] != '-') text_add(&t, "%%%u input %s \"x%u\"\n", nin, r->in[nin], nin);
     text_add(&t, "fwd %s(", ir_op_name(r->op));
     for (uint32_t i = 0; i < nin; i++) {
