@@ -169,7 +169,11 @@ static bool reshape_node(Twins *t, const Node *n) {
     while (k + 2 < to->rank && (k == 0 || have != want)) have *= to->dim[++k];
     if (have != want) return false;
     Shape s = tw_shape(to, k);
-    tw_set(t, y, op_reshape(t->r.g, n->phase, n->name, t->twin[x], &s), k);
+    ValueId now = op_reshape(t->r.g, n->phase, n->name, t->twin[x], &s);
+    if (now == t->twin[x])
+        tw_set(t, y, now, k);
+    else
+        tw_make(t, y, now, k);
     return true;
 }
 
@@ -187,7 +191,7 @@ static void transpose_twin(Twins *t, const Node *n, const int64_t *perm) {
     if (permutes_channels_alone(perm, k)) {
         tw_perm(rank, k, last);
         for (uint32_t i = 0; i < rank; i++) now[i] = tw_axis(rank, k, (uint32_t)perm[last[i]]);
-        tw_set(t, y, op_transpose(t->r.g, n->phase, n->name, t->twin[x], now), k);
+        tw_make(t, y, op_transpose(t->r.g, n->phase, n->name, t->twin[x], now), k);
         return;
     }
     for (uint32_t i = 0; i < rank; i++) now[i] = tw_axis(rank, k, (uint32_t)perm[i]);

@@ -35,7 +35,7 @@ static const Node *def_of(const Graph *g, ValueId v, OpCode op) {
 
 /* A constant with one element that no training changes. */
 static bool scalar_constant(const Graph *g, ValueId v, double *out) {
-    const Value *x = &g->value[v];
+    const Value *x = &g->value[g->storage[g->value[v].storage].root];
     bool fixed = x->role == ROLE_CONST || x->role == ROLE_FROZEN;
     if (!fixed || x->dtype != DT_F32 || !x->data || x->data->n != sizeof(float)) return false;
     float f;
@@ -59,11 +59,12 @@ static bool affine_step(const Graph *g, ValueId v, Affine *o) {
         return false;
     ValueId base = n->in[second ? 0 : 1];
     if (!shape_eq(&g->value[base].shape, &g->value[v].shape)) return false;
-    if (n->op == OP_Mul) *o = (Affine){base, c, 0};
-    if (n->op == OP_Div) *o = (Affine){base, 1 / c, 0};
-    if (n->op == OP_Add) *o = (Affine){base, 1, c};
-    if (n->op == OP_Sub) *o = (Affine){base, 1, -c};
-    return true;
+    switch (n->op) {
+    case OP_Mul: *o = (Affine){base, c, 0}; return true;
+    case OP_Div: *o = (Affine){base, 1 / c, 0}; return true;
+    case OP_Add: *o = (Affine){base, 1, c}; return true;
+    default: *o = (Affine){base, 1, -c}; return true;
+    }
 }
 
 static Affine affine(const Graph *g, ValueId v) {

@@ -72,8 +72,14 @@ static bool has_twin(const Twins *t, ValueId v, uint32_t rank, uint32_t k) {
     return t->twin[v] != NO_ID && t->channels[v] == k && t->r.old->value[v].shape.rank == rank;
 }
 
+/* One element of lower rank broadcasts as it is. */
+static bool is_scalar(const Twins *t, ValueId v, uint32_t rank) {
+    return t->r.old->value[v].shape.rank < rank && value_count(t->r.old, v) == 1;
+}
+
 ValueId tw_last(Twins *t, ValueId v, uint32_t rank, uint32_t k) {
     if (has_twin(t, v, rank, k)) return t->twin[v];
+    if (is_scalar(t, v, rank)) return tw_plain(t, v);
     int64_t perm[IR_MAX_RANK];
     Shape s = operand_shape(t, v, rank, k, perm);
     const char *name = arena_printf(t->r.a, "%s.nhwc", t->r.old->value[v].name);
@@ -99,6 +105,13 @@ uint64_t tw_cost_plain(const Twins *t, ValueId v) {
     return perm_moves_nothing(s, perm) ? 0 : value_count(t->r.old, v);
 }
 
+void tw_make(Twins *t, ValueId v, ValueId twin, uint32_t k) {
+    const char *name = t->r.old->value[v].name;
+    if (bits_get(t->r.kept, v)) name = arena_printf(t->r.a, "%s.nhwc", name);
+    rename_to(t, twin, name);
+    tw_set(t, v, twin, k);
+}
+
 void tw_set(Twins *t, ValueId v, ValueId twin, uint32_t k) {
     t->twin[v] = twin;
     t->channels[v] = (uint8_t)k;
@@ -117,12 +130,7 @@ NodeId tw_node(Twins *t, const Node *n, const ValueId *in, const Attr *attr, uin
     assert(ok);
     (void)ok;
     for (uint32_t i = 0; i < n->nout; i++) {
-        ValueId old = n->out[i];
-        if (old == NO_ID) continue;
-        const char *name = t->r.old->value[old].name;
-        if (bits_get(t->r.kept, old)) name = arena_printf(t->r.a, "%s.nhwc", name);
-        rename_to(t, g->node[id].out[i], name);
-        tw_set(t, old, g->node[id].out[i], k);
+        if (n->out[i] != NO_ID) tw_make(t, n->out[i], g->node[id].out[i], k);
     }
     return id;
 }

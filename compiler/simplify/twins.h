@@ -29,7 +29,9 @@ ValueId tw_last(Twins *t, ValueId v, uint32_t rank, uint32_t k);
  */
 uint64_t tw_cost_last(const Twins *t, ValueId v, uint32_t rank, uint32_t k);
 uint64_t tw_cost_plain(const Twins *t, ValueId v);
+/* The value `twin` is there already (tw_set), or was made for this (tw_make: it gets v's name). */
 void tw_set(Twins *t, ValueId v, ValueId twin, uint32_t k);
+void tw_make(Twins *t, ValueId v, ValueId twin, uint32_t k);
 /* Appends old node n over the given operands and attributes; its outputs become twins. */
 NodeId tw_node(Twins *t, const Node *n, const ValueId *in, const Attr *attr, uint32_t nattr,
                uint32_t k);
