@@ -46,7 +46,6 @@ static void expect(const char *want) {
     }
     CHECK_STR(t.at, want);
     imported_free(&i);
-    free(m.graph.at);
 }
 
 static void refused(const char *message) {
@@ -54,7 +53,6 @@ static void refused(const char *message) {
     CHECK(!i.g);
     CHECK(says(&i, message));
     imported_free(&i);
-    free(m.graph.at);
 }
 
 static void node(const char *op, const char *in, const Buf *attr) {

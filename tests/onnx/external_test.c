@@ -42,7 +42,6 @@ static void write_model(const char *keys) {
     model_output(&m, "y");
     Buf b = model_bytes(&m);
     write_file("m.onnx", b.at, b.n);
-    free(b.at);
 }
 
 static Imported load(const char *keys, bool need) {

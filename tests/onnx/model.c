@@ -5,11 +5,13 @@
 
 OnnxOptions test_options = {.batch = 2, .dropout = true, .need_weights = true};
 
+static Arena *buffers; /* all Bufs, for the life of the process */
+
 void put(Buf *b, const void *p, size_t n) {
+    if (!buffers) buffers = arena_new();
     if (b->cap - b->n < n) {
         b->cap = 2 * (b->n + n) + 64;
-        b->at = realloc(b->at, b->cap);
-        if (!b->at) abort();
+        b->at = arena_grow(buffers, b->at, b->n, b->cap);
     }
     if (n) memcpy(b->at + b->n, p, n);
     b->n += n;
@@ -47,7 +49,6 @@ void field_buf(Buf *b, uint32_t field, const Buf *child) {
 static void put_attr(Buf *b, Buf *a, int type) {
     field_int(a, 20, type);
     field_buf(b, 5, a);
-    free(a->at);
 }
 
 static Buf named_attr(const char *name) {
@@ -125,16 +126,14 @@ Buf tensor_i64(const char *name, const char *dims, const char *values) {
         put(&data, &v, 8);
     }
     field_buf(&t, 9, &data);
-    free(data.at);
     return t;
 }
 
 Buf tensor_zeros(const char *name, const char *dims) {
     uint64_t count;
     Buf t = tensor_head(name, F32, dims, &count);
-    float *zero = calloc(count + 1, sizeof *zero);
+    float zero[256] = {0};
     field_bytes(&t, 9, zero, count * sizeof *zero);
-    free(zero);
     return t;
 }
 
@@ -154,7 +153,6 @@ static void put_dim(Buf *shape, const char *text, size_t n) {
     else if (!(n == 1 && *text == '?'))
         field_bytes(&d, 2, text, n);
     field_buf(shape, 1, &d);
-    free(d.at);
 }
 
 static Buf value_info(const char *name, int elem, const char *dims) {
@@ -169,27 +167,21 @@ static Buf value_info(const char *name, int elem, const char *dims) {
     field_buf(&type, 1, &tensor);
     field_str(&v, 1, name);
     field_buf(&v, 2, &type);
-    free(shape.at);
-    free(tensor.at);
-    free(type.at);
     return v;
 }
 
 void model_input(Model *m, const char *name, int elem, const char *dims) {
     Buf v = value_info(name, elem, dims);
     field_buf(&m->graph, 11, &v);
-    free(v.at);
 }
 
 void model_output(Model *m, const char *name) {
     Buf v = value_info(name, F32, NULL);
     field_buf(&m->graph, 12, &v);
-    free(v.at);
 }
 
 void model_init(Model *m, Buf tensor) {
     field_buf(&m->graph, 5, &tensor);
-    free(tensor.at);
 }
 
 static void put_names(Buf *b, uint32_t field, const char *list) {
@@ -209,15 +201,12 @@ void model_node(Model *m, const char *op, const char *name, const char *in, cons
     field_str(&n, 4, op);
     if (attr) put(&n, attr->at, attr->n);
     field_buf(&m->graph, 1, &n);
-    free(n.at);
 }
 
 void model_const(Model *m, const char *out, const char *dims, const char *values) {
     Buf attr = {0}, t = tensor_i64("", dims, values);
     attr_put_tensor(&attr, "value", &t);
     model_node(m, "Constant", out, "", out, &attr);
-    free(attr.at);
-    free(t.at);
 }
 
 Buf model_bytes(const Model *m) {
@@ -227,7 +216,6 @@ Buf model_bytes(const Model *m) {
     field_int(&opset, 2, m->opset);
     field_buf(&b, 8, &opset);
     field_buf(&b, 7, &m->graph);
-    free(opset.at);
     return b;
 }
 

@@ -1,5 +1,5 @@
 /* model.h - writes ONNX models for the tests, straight in the wire format, so that broken ones can
- * be written too. Buffers grow by malloc and are dropped with the process. */
+ * be written too. Buffers live as long as the process. */
 #ifndef TEST_ONNX_MODEL_H
 #define TEST_ONNX_MODEL_H
 
@@ -32,7 +32,7 @@ Buf tensor_raw(const char *name, int elem, const char *dims, const void *data, s
 Buf tensor_f32(const char *name, const char *dims, const float *v);
 /* Values listed as text; dims "" is a scalar. */
 Buf tensor_i64(const char *name, const char *dims, const char *values);
-Buf tensor_zeros(const char *name, const char *dims);
+Buf tensor_zeros(const char *name, const char *dims); /* f32, at most 256 */
 
 /* ---- models ---- */
 typedef struct {

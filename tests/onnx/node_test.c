@@ -8,7 +8,6 @@ static Model m;
 static Buf attr;
 
 static void begin_with(int64_t opset, const char *dims) {
-    free(m.graph.at);
     m = model_new(opset);
     model_input(&m, "x", F32, dims);
     model_output(&m, "y");
@@ -27,7 +26,6 @@ static void reals(const char *name, float v) {
     Buf a = {0}, t = tensor_f32("", "", &v);
     attr_put_tensor(&a, "value", &t);
     model_node(&m, "Constant", name, "", name, &a);
-    free(a.at);
 }
 
 /* Adds the node and compares: nodes for a model that imports, messages for one that does not. */

@@ -15,7 +15,9 @@ static bool read_tensor(const Buf *t, Tensor *out, Diag *d) {
     if (!wire_shrink(arena, d, "t", (Span){model.at, model.n}, &w)) return false;
     ModelProto *m = onnx__model_proto__unpack(NULL, w.message.n, w.message.at);
     Sources s = {.file = "t", .payload = w.payload, .npayload = w.npayload};
-    return tensor_read(arena, d, &s, (Place){.tensor = "w"}, m->graph->initializer[0], out);
+    bool ok = tensor_read(arena, d, &s, (Place){.tensor = "w"}, m->graph->initializer[0], out);
+    onnx__model_proto__free_unpacked(m, NULL);
+    return ok;
 }
 
 static Tensor expect_tensor(const Buf *t, DType dt, uint64_t count) {
@@ -123,9 +125,9 @@ static void test_shapes(void) {
     CHECK_EQ(t.shape.rank, 1);
     b = tensor_raw("w", 1, "2,0,3", NULL, 0);
     expect_tensor(&b, DT_F32, 0);
-    b = tensor_raw("w", 1, "2,2", "", 12);
+    b = tensor_raw("w", 1, "2,2", (float[3]){0}, 12);
     expect_error(&b, "shape [2,2] needs 16 bytes, found 12");
-    b = tensor_raw("w", 1, "2", "", 9);
+    b = tensor_raw("w", 1, "2", (float[3]){0}, 9);
     expect_error(&b, "shape [2] needs 8 bytes, found 9");
     b = tensor_raw("w", 1, "-1", "", 0);
     expect_error(&b, "expected sizes, found dimension -1 at axis 0");

@@ -136,7 +136,6 @@ static void test_nested_bomb(void) {
             put_varint(&head, cap - at);
             at -= head.n;
             memcpy(buf + at, head.at, head.n);
-            free(head.at);
         }
     }
     Buf inner = {buf + at, cap - at, cap - at}, b = {0};
