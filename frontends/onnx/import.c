@@ -8,7 +8,6 @@
 #include "import.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 #define MAX_SHOWN 40 /* unsupported nodes in the message; all are in OnnxInfo */
 
@@ -160,13 +159,13 @@ Graph *import_bytes(Arena *a, Diag *d, const char *file, const char *folder, Spa
 }
 
 Graph *onnx_import(Arena *a, Diag *d, const char *path, const OnnxOptions *o, OnnxInfo *info) {
-    Span bytes;
+    LoadedFile file;
     if (info) *info = (OnnxInfo){0};
-    if (!load_map(d, path, &bytes)) return NULL;
+    if (!load_file(a, d, path, &file)) return NULL;
     const char *slash = strrchr(path, '/');
     size_t n = slash ? (size_t)(slash - path) : 0;
     const char *folder = !slash ? "." : n ? arena_strn(a, path, n) : "/";
-    Graph *g = import_bytes(a, d, path, folder, bytes, o, info);
-    if (!g) munmap((void *)(uintptr_t)bytes.at, bytes.n);
+    Graph *g = import_bytes(a, d, path, folder, file.bytes, o, info);
+    if (!g) load_drop(&file);
     return g;
 }

@@ -160,7 +160,12 @@ typedef struct {
 /* ---- load.c -------------------------------------------------------------------------------- */
 /* Shrinks and unpacks a serialized model into x->model and checks versions; fills x->info. */
 bool load_model(Import *x, Span bytes);
-bool load_map(Diag *d, const char *path, Span *out);
+typedef struct {
+    Span bytes;
+    bool mapped;
+} LoadedFile;
+bool load_file(Arena *a, Diag *d, const char *path, LoadedFile *out);
+void load_drop(const LoadedFile *f);
 /* SHA-256 in hex. */
 const char *load_digest(Arena *a, Span bytes);
 /* As onnx_import, from memory; folder NULL: external data counts as missing. */

@@ -15,24 +15,52 @@
 
 #define OPSET_MIN 7
 #define OPSET_MAX 28
+#define SMALL_FILE ((uint64_t)1 << 20)
 #define UNPACKED_MAX ((uint64_t)112 << 20) /* plus some multiple of the message */
 
-bool load_map(Diag *d, const char *path, Span *out) {
+static bool read_all(int fd, uint8_t *to, uint64_t n) {
+    while (n) {
+        ssize_t got = read(fd, to, n);
+        if (got < 0 && errno == EINTR) continue;
+        if (got == 0) errno = EIO; /* it became shorter */
+        if (got <= 0) return false;
+        to += got;
+        n -= (uint64_t)got;
+    }
+    return true;
+}
+
+/* Small files are read, so that a program that imports many does not run out of mappings. */
+static bool take(Arena *a, int fd, LoadedFile *out) {
+    if (out->bytes.n <= SMALL_FILE) {
+        uint8_t *at = arena_alloc(a, out->bytes.n);
+        out->bytes.at = at;
+        return read_all(fd, at, out->bytes.n);
+    }
+    void *at = mmap(NULL, out->bytes.n, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (at == MAP_FAILED) return false;
+    out->bytes.at = at;
+    out->mapped = true;
+    return true;
+}
+
+bool load_file(Arena *a, Diag *d, const char *path, LoadedFile *out) {
     Place p = {.file = path};
+    *out = (LoadedFile){0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return diag_error(d, p, "cannot be opened: %s", strerror(errno));
     struct stat st;
     bool ok = fstat(fd, &st) == 0 || diag_error(d, p, "cannot be read: %s", strerror(errno));
     if (ok && !S_ISREG(st.st_mode)) ok = diag_error(d, p, "is not a regular file");
     if (ok && st.st_size == 0) ok = diag_error(d, p, "is empty");
-    if (ok) {
-        out->n = (uint64_t)st.st_size;
-        void *at = mmap(NULL, out->n, PROT_READ, MAP_PRIVATE, fd, 0);
-        out->at = at;
-        if (at == MAP_FAILED) ok = diag_error(d, p, "cannot be mapped: %s", strerror(errno));
-    }
+    if (ok) out->bytes.n = (uint64_t)st.st_size;
+    if (ok && !take(a, fd, out)) ok = diag_error(d, p, "cannot be read: %s", strerror(errno));
     close(fd);
     return ok;
+}
+
+void load_drop(const LoadedFile *f) {
+    if (f->mapped) munmap((void *)(uintptr_t)f->bytes.at, f->bytes.n);
 }
 
 typedef struct {
