@@ -16,7 +16,7 @@
 
 #include <assert.h>
 
-enum { COLUMN_BLOCK = 256, PAR_CHEAP = 32768, PAR_COSTLY = 4096 };
+enum { COLUMN_BLOCK = 256, SUM_BLOCK = 512, PAR_CHEAP = 32768, PAR_COSTLY = 4096 };
 
 typedef enum { FLAT, ROWS, SUMS, COLUMNS } Form;
 
@@ -313,27 +313,27 @@ static void sum_everything(const Loop *w) {
         text_add(w->t, "        ws[s * %u + %u] = sum%u;\n", w->l.nacc, i, i);
 }
 
+/* Columns in blocks whose sums stay in the first-level cache, rows of the share inside. */
 static void sum_rows(const Loop *w) {
-    const char *pad = "            ";
+    const char *pad = "                ";
     text_add(w->t,
              "        double *const part = ws + s * %u * columns;\n"
-             "        for (int64_t k = 0; k < %u * columns; k++) part[k] = 0;\n",
+             "        for (int64_t k = 0; k < %u * columns; k++) part[k] = 0;\n"
+             "        const int64_t lo = lead * s / THREADS * columns;\n"
+             "        const int64_t hi = lead * (s + 1) / THREADS * columns;\n",
              w->l.nacc, w->l.nacc);
     text_add(w->t,
-             "        const int64_t m = n%u;\n"
-             "        const int64_t lo = lead * s / THREADS * columns;\n"
-             "        const int64_t hi = lead * (s + 1) / THREADS * columns;\n"
-             "        for (int64_t i = lo; i < hi; i += m) {\n"
-             "%sconst int64_t j = 0;\n",
-             w->last, pad);
-    text_add(w->t, "%s(void)j;\n", pad);
+             "        for (int64_t j = 0; j < n%u; j += %d) {\n"
+             "            const int64_t m = n%u - j < %d ? n%u - j : %d;\n"
+             "            for (int64_t i = lo + j; i < hi; i += n%u) {\n",
+             w->last, SUM_BLOCK, w->last, SUM_BLOCK, w->last, SUM_BLOCK, w->last);
     open_piece(w, pad);
     bool one_row = w->l.nlead + 1 == w->l.naxis;
     for (uint32_t i = 0; i < w->l.nacc; i++)
-        text_add(w->t, "%sdouble *const sum%u = part + %u * columns%s;\n", pad, i, i,
-                 one_row ? "" : " + i % columns");
+        text_add(w->t, "%sdouble *const sum%u = part + %u * columns + %s;\n", pad, i, i,
+                 one_row ? "j" : "i % columns");
     simd_loop(w, pad);
-    text_str(w->t, "        }\n");
+    text_str(w->t, "            }\n        }\n");
 }
 
 static void emit_sums(Loop *w) {
