@@ -230,6 +230,31 @@ static NodeId fused_bn_grad(Shape space, Shape small) {
     return n;
 }
 
+/* Sum over axis 0 of x * s, where s stands still along some kept axis. */
+static void fused_sum(Shape space, Shape small) {
+    Shape kept = space;
+    kept.dim[0] = 1;
+    ValueId in[2] = {input(space), input(small)};
+    FusedBody *b = ARENA_NEW(arena, FusedBody);
+    b->space = space;
+    b->ninst = 2;
+    b->inst = ARENA_ARRAY(arena, FusedInst, 2);
+    b->inst[0] = inst(OP_Mul, 2, (const uint32_t[]){0, 1});
+    b->inst[1] = inst(OP_ReduceSum, 1, (const uint32_t[]){2});
+    Attr *at = ARENA_NEW(arena, Attr);
+    *at = attr_ints(arena, A_axes, (const int64_t[]){0}, 1);
+    b->inst[1].attr = at;
+    b->inst[1].nattr = 1;
+    NodeId n = ir_node(graph, OP_Fused, PHASE_BACKWARD, "fused", 2, 1);
+    memcpy(graph->node[n].in, in, sizeof in);
+    b->out_inst = ARENA_ARRAY(arena, uint32_t, 1);
+    b->out_res = ARENA_ARRAY(arena, uint32_t, 1);
+    b->out_inst[0] = 1;
+    graph->node[n].body = b;
+    CHECK(op_infer(graph, &diag, n));
+    CHECK(shape_eq(&graph->value[graph->node[n].out[0]].shape, &kept));
+}
+
 static void make_nodes(void) {
     const Phase F = PHASE_FORWARD;
     ValueId big = input(SHAPE(70001)), img = input(SHAPE(8, 50, 40)), c = input(SHAPE(40));
@@ -269,6 +294,10 @@ static void make_nodes(void) {
     fused_bn_grad(SHAPE(8, 50, 40), SHAPE(8, 1, 40));
     fused_bn_grad(SHAPE(8, 1, 4, 700), SHAPE(8, 1, 1, 700));
     fused_bn_grad(SHAPE(3, 5000), SHAPE(1));
+    fused_bn_grad(SHAPE(90, 1300), SHAPE(90, 1));
+    fused_sum(SHAPE(70, 3, 5), SHAPE(70, 1, 5)); /* sums with two kept axes */
+    fused_sum(SHAPE(70, 3, 700), SHAPE(1, 3, 1));
+    fused_sum(SHAPE(4, 3, 700), SHAPE(4, 1, 700)); /* columns with two kept axes */
 }
 
 static void *compile_and_load(Gen *g, const char *build) {
