@@ -149,7 +149,7 @@ static void json_round_trip(const Graph *g, const Cost *c, const Plan *p) {
 
 static void random_steps(void) {
     uint32_t plans = 0, failures = 0, evicted = 0, shared = 0;
-    for (uint32_t seed = 1; seed <= 60; seed++) {
+    for (uint32_t seed = 1; seed <= 40; seed++) {
         Graph *g = random_step(a, seed, 8 + seed);
         CHECK(ir_verify(&d, g));
         Cost *c = cost_opaque(a, g);
@@ -177,7 +177,7 @@ static void random_steps(void) {
             if (k == 6) CHECK_EQ(least, make(g, c, "none", budget)->base_ns);
         }
     }
-    CHECK(plans > 1000 && failures > 50 && evicted > 500 &&
+    CHECK(plans > 700 && failures > 50 && evicted > 500 &&
           shared > 100); /* the test means something */
 }
 
