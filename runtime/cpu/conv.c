@@ -285,29 +285,44 @@ static bool init_pass(const DtrtConv *c, const Shapes *s, int pass, const PassPl
            onednn_op_scratch(&out->reorder, p->reorder);
 }
 
+/* The plan that the program was compiled with, if there is one, has room for these passes. */
+static bool is_planned(const DtrtConv *c, const Shapes *s, const PassPlan plan[PASSES]) {
+    if (!c->planned) return true;
+    for (int i = 0; i < PASSES; i++) {
+        if (!onednn_planned("a convolution", plan[i].bytes, c->max_workspace)) return false;
+    }
+    return onednn_planned("packed weights", onednn_md_bytes(&s->store), c->max_weights);
+}
+
+static bool report(const DtrtConv *c, dnnl_status_t st) {
+    char err[200];
+    describe(c, st, err, sizeof err);
+    fprintf(stderr, "error: oneDNN: %s\n", err);
+    return false;
+}
+
 bool dtrt_conv_init(DtrtConv *c, int threads) {
     Shapes s;
     PassPlan plan[PASSES];
-    Conv *v = calloc(1, sizeof *v);
     int old = onednn_push_threads(threads);
+    Conv *v = c->impl = calloc(1, sizeof *v);
     dnnl_status_t st = v ? plan_conv(c, &s, plan) : dnnl_out_of_memory;
-    bool ok = st == dnnl_success;
+    bool ok = st == dnnl_success ? is_planned(c, &s, plan) : report(c, st);
     for (int i = 0; i < PASSES && st == dnnl_success; i++) {
-        if (ok && plan[i].pd) ok = init_pass(c, &s, i, &plan[i], &v->pass[i]);
+        if (ok && plan[i].pd && !init_pass(c, &s, i, &plan[i], &v->pass[i])) {
+            ok = report(c, dnnl_out_of_memory);
+        }
         free_plan(&plan[i]);
     }
     onednn_pop_threads(old);
     if (!ok) {
-        char err[200];
-        describe(c, st == dnnl_success ? dnnl_out_of_memory : st, err, sizeof err);
-        fprintf(stderr, "error: oneDNN: %s\n", err);
+        dtrt_conv_free(c);
         return false;
     }
     v->store = s.store;
     v->plain = s.plain;
     v->outputs = c->n * c->co;
     for (int i = 0; i < c->nd; i++) v->outputs *= c->out[i];
-    c->impl = v;
     return true;
 }
 

@@ -1,8 +1,8 @@
-/* dtrt_cpu.h - kernels of the CPU target, called by generated code. All tensors are dense row-major f32
- * unless said otherwise. Every kernel is deterministic for a given thread count: fixed partitions, fixed
- * order of summation, reductions in double. Nothing here allocates: workspace comes from the caller, and
- * the *_needs functions say how much. Pointers are at least 64-byte aligned. in and out may be equal only
- * where a comment says so. */
+/* dtrt_cpu.h - kernels of the CPU target, called by generated code. All tensors are dense row-major
+ * f32 unless said otherwise. Every kernel is deterministic for a given thread count: fixed
+ * partitions, fixed order of summation, reductions in double. Nothing here allocates: workspace
+ * comes from the caller, and the *_needs functions say how much. Pointers are at least 64-byte
+ * aligned. in and out may be equal only where a comment says so. */
 #ifndef DTRT_CPU_H
 #define DTRT_CPU_H
 
@@ -12,27 +12,34 @@
 /* Vectorisable exp, log, tanh, erf, sigmoid are in dtrt_vecmath.h. */
 
 /* ---- conv.c: oneDNN --------------------------------------------------------------------------
- * Images [n, in.., ci] (channels last) or [n, ci, in..]; weights [co, ci/group, k..] when plain. One
- * object serves the three passes of one geometry. Primitives are created by dtrt_conv_init, never later. */
+ * Images [n, in.., ci] (channels last) or [n, ci, in..]; weights [co, ci/group, k..] when plain.
+ * One object serves the three passes of one geometry. Primitives are created by dtrt_conv_init,
+ * never later. */
 typedef struct DtrtConv {
     int nd, channels_last, group, bias, relu, packed;
-    int fwd, grad_x, grad_w;                 /* which passes this object is asked for */
+    int fwd, grad_x, grad_w; /* which passes this object is asked for */
     int64_t n, ci, co;
     int64_t in[3], out[3], k[3], stride[3], dil[3], pad_lo[3], pad_hi[3];
-    void *impl;                              /* set by init */
+    /* planned: init refuses to need more workspace for any pass or more weight bytes than this
+     * (another processor, another thread count); 0: anything goes */
+    int planned;
+    uint64_t max_workspace, max_weights;
+    void *impl; /* set by init */
 } DtrtConv;
 
 typedef struct {
-    uint64_t weight_bytes;                   /* packed weights (plain bytes when !packed) */
-    uint64_t fwd, grad_x, grad_w;            /* workspace bytes of each pass, reorders included */
+    uint64_t weight_bytes;        /* packed weights (plain bytes when !packed) */
+    uint64_t fwd, grad_x, grad_w; /* workspace bytes of each pass, reorders included */
 } DtrtConvNeeds;
 
-/* Shapes and workspace that init will use, without creating primitives (descriptors only). threads: the
- * OpenMP thread count to plan for. False with a message in err when the geometry is not supported. */
+/* Shapes and workspace that init will use, without creating primitives (descriptors only). threads:
+ * the OpenMP thread count to plan for. False with a message in err when the geometry is not
+ * supported. */
 bool dtrt_conv_needs(const DtrtConv *c, int threads, DtrtConvNeeds *out, char *err, size_t nerr);
 bool dtrt_conv_init(DtrtConv *c, int threads);
-void dtrt_conv_free(DtrtConv *c);            /* what init made; fine when there is nothing */
-void dtrt_conv_forward(const DtrtConv *c, const float *x, const float *w, const float *b, float *y, void *ws);
+void dtrt_conv_free(DtrtConv *c); /* what init made; fine when there is nothing */
+void dtrt_conv_forward(const DtrtConv *c, const float *x, const float *w, const float *b, float *y,
+                       void *ws);
 void dtrt_conv_grad_x(const DtrtConv *c, const float *dy, const float *w, float *dx, void *ws);
 void dtrt_conv_grad_w(const DtrtConv *c, const float *dy, const float *x, float *dw, void *ws);
 bool dtrt_conv_pack(const DtrtConv *c, const float *plain, void *packed);
@@ -46,14 +53,19 @@ typedef struct DtrtMatmul {
     float alpha;
     int64_t batch_a[6], batch_b[6];
     int64_t m, n, k;
+    int planned; /* as in DtrtConv */
+    uint64_t max_workspace;
     void *impl;
 } DtrtMatmul;
-bool dtrt_matmul_needs(const DtrtMatmul *m, int threads, uint64_t *workspace, char *err, size_t nerr);
+bool dtrt_matmul_needs(const DtrtMatmul *m, int threads, uint64_t *workspace, char *err,
+                       size_t nerr);
 bool dtrt_matmul_init(DtrtMatmul *m, int threads);
 void dtrt_matmul_free(DtrtMatmul *m);
-void dtrt_matmul(const DtrtMatmul *m, const float *a, const float *b, const float *bias, float *y, void *ws);
+void dtrt_matmul(const DtrtMatmul *m, const float *a, const float *b, const float *bias, float *y,
+                 void *ws);
 
-/* ---- pool.c: own loops; init does nothing, workspaces are 0 ------------------------------------- */
+/* ---- pool.c: own loops; init does nothing, workspaces are 0 -------------------------------------
+ */
 typedef struct DtrtPool {
     int nd, channels_last, is_max, count_include_pad, ceil_mode;
     int64_t n, c;
@@ -61,20 +73,22 @@ typedef struct DtrtPool {
     void *impl;
 } DtrtPool;
 typedef struct {
-    uint64_t index_bytes;    /* max: saved positions, one byte each where the window has < 256 cells */
-    uint64_t fwd, grad;      /* workspace */
+    uint64_t index_bytes; /* max: saved positions, one byte each where the window has < 256 cells */
+    uint64_t fwd, grad;   /* workspace */
 } DtrtPoolNeeds;
 bool dtrt_pool_needs(const DtrtPool *p, int threads, DtrtPoolNeeds *out, char *err, size_t nerr);
 bool dtrt_pool_init(DtrtPool *p, int threads);
 void dtrt_pool_forward(const DtrtPool *p, const float *x, float *y, void *index, void *ws);
 void dtrt_pool_grad(const DtrtPool *p, const float *dy, const void *index, float *dx, void *ws);
 
-/* ---- softmax.c: [outer, n, inner], over n; in place allowed for y == x, dx == dy ----------------- */
+/* ---- softmax.c: [outer, n, inner], over n; in place allowed for y == x, dx == dy
+ * ----------------- */
 void dtrt_softmax(const float *x, float *y, int64_t outer, int64_t n, int64_t inner, int log);
-void dtrt_softmax_grad(const float *dy, const float *y, float *dx, int64_t outer, int64_t n, int64_t inner, int log);
+void dtrt_softmax_grad(const float *dy, const float *y, float *dx, int64_t outer, int64_t n,
+                       int64_t inner, int log);
 
-/* ---- loss.c: logits [outer, n, inner], labels [outer, inner] i64 (or i32); ws: dtrt_loss_needs ----
- * Mean over the labels that are not ignored (0/0 gives NaN as in PyTorch). is_log: inputs are
+/* ---- loss.c: logits [outer, n, inner], labels [outer, inner] i64 (or i32); ws: dtrt_loss_needs
+ * ---- Mean over the labels that are not ignored (0/0 gives NaN as in PyTorch). is_log: inputs are
  * log-probabilities (NLL). */
 typedef struct {
     int64_t outer, n, inner;
@@ -83,42 +97,55 @@ typedef struct {
     float smoothing;
 } DtrtLoss;
 uint64_t dtrt_loss_needs(const DtrtLoss *l, int threads);
-void dtrt_loss_forward(DtrtCtx *c, const DtrtLoss *l, const float *x, const void *labels, float *loss, void *ws);
-void dtrt_loss_grad(DtrtCtx *c, const DtrtLoss *l, const float *dloss, const float *x, const void *labels, float *dx, void *ws);
+void dtrt_loss_forward(DtrtCtx *c, const DtrtLoss *l, const float *x, const void *labels,
+                       float *loss, void *ws);
+void dtrt_loss_grad(DtrtCtx *c, const DtrtLoss *l, const float *dloss, const float *x,
+                    const void *labels, float *dx, void *ws);
 
-/* ---- norm.c: LayerNorm over rows [rows, n]; scale, bias [n] (bias NULL: none) --------------------- */
-void dtrt_layernorm(const float *x, const float *scale, const float *bias, float *y, float *mean, float *invstd,
-                    int64_t rows, int64_t n, float eps);
+/* ---- norm.c: LayerNorm over rows [rows, n]; scale, bias [n] (bias NULL: none)
+ * --------------------- */
+void dtrt_layernorm(const float *x, const float *scale, const float *bias, float *y, float *mean,
+                    float *invstd, int64_t rows, int64_t n, float eps);
 void dtrt_layernorm_grad_x(const float *dy, const float *x, const float *scale, const float *mean,
                            const float *invstd, float *dx, int64_t rows, int64_t n);
 /* r = momentum*r + (1-momentum)*batch for n channels */
-void dtrt_bn_update(float *rmean, float *rvar, const float *mean, const float *var, int64_t n, float momentum);
+void dtrt_bn_update(float *rmean, float *rvar, const float *mean, const float *var, int64_t n,
+                    float momentum);
 
-/* ---- reduce.c: y = scale * sum of x over the axes with red[i] != 0; nd <= 8; not leading-only ------ */
-void dtrt_reduce_sum(const float *x, float *y, int nd, const int64_t *dim, const uint8_t *red, float scale);
+/* ---- reduce.c: y = scale * sum of x over the axes with red[i] != 0; nd <= 8; not leading-only
+ * ------ */
+void dtrt_reduce_sum(const float *x, float *y, int nd, const int64_t *dim, const uint8_t *red,
+                     float scale);
 
-/* ---- movement.c: elem is the element size in bytes (1, 4 or 8) ------------------------------------ */
+/* ---- movement.c: elem is the element size in bytes (1, 4 or 8)
+ * ------------------------------------ */
 void dtrt_copy(const void *x, void *y, uint64_t bytes);
-void dtrt_transpose(const void *x, void *y, int nd, const int64_t *dim, const int64_t *perm, int elem);
-void dtrt_concat(int n, const void *const *x, void *y, int64_t outer, const int64_t *inner_bytes); /* inner_bytes: per input, one outer slice */
-void dtrt_slice(const void *x, void *y, int nd, const int64_t *xdim, const int64_t *start, const int64_t *step,
-                const int64_t *size, int elem);
+void dtrt_transpose(const void *x, void *y, int nd, const int64_t *dim, const int64_t *perm,
+                    int elem);
+void dtrt_concat(int n, const void *const *x, void *y, int64_t outer,
+                 const int64_t *inner_bytes); /* inner_bytes: per input, one outer slice */
+void dtrt_slice(const void *x, void *y, int nd, const int64_t *xdim, const int64_t *start,
+                const int64_t *step, const int64_t *size, int elem);
 void dtrt_slice_grad(const float *dy, float *dx, int nd, const int64_t *xdim, const int64_t *start,
                      const int64_t *step, const int64_t *size);
 /* pads: lo[nd], hi[nd] (negative crops); mode 0 constant, 1 reflect, 2 edge */
-void dtrt_pad(const void *x, void *y, int nd, const int64_t *xdim, const int64_t *lo, const int64_t *hi, int mode,
-              double value, DtrtType type);
-void dtrt_pad_grad(const float *dy, float *dx, int nd, const int64_t *xdim, const int64_t *lo, const int64_t *hi, int mode);
+void dtrt_pad(const void *x, void *y, int nd, const int64_t *xdim, const int64_t *lo,
+              const int64_t *hi, int mode, double value, DtrtType type);
+void dtrt_pad_grad(const float *dy, float *dx, int nd, const int64_t *xdim, const int64_t *lo,
+                   const int64_t *hi, int mode);
 /* data [outer, n, inner], indices count (i64 or i32): y [outer, count, inner]. An index outside the
  * axis ends the run with a message (status 1) through dtrt_fail. */
-void dtrt_gather(DtrtCtx *c, const void *data, const void *idx, int idx_i32, void *y, int64_t outer, int64_t n,
-                 int64_t inner, int64_t count, int elem);
-void dtrt_gather_grad(DtrtCtx *c, const float *dy, const void *idx, int idx_i32, float *dx, int64_t outer, int64_t n,
-                      int64_t inner, int64_t count);
+void dtrt_gather(DtrtCtx *c, const void *data, const void *idx, int idx_i32, void *y, int64_t outer,
+                 int64_t n, int64_t inner, int64_t count, int elem);
+void dtrt_gather_grad(DtrtCtx *c, const float *dy, const void *idx, int idx_i32, float *dx,
+                      int64_t outer, int64_t n, int64_t inner, int64_t count);
 void dtrt_fill(void *y, uint64_t n, double value, DtrtType type);
 
-/* ---- optim.c: n elements (packed bytes / 4 for packed weights); lr and the rest from c --------------- */
-void dtrt_sgd(const DtrtCtx *c, float *w, const float *g, float *v, int64_t n); /* v NULL: no momentum */
-void dtrt_adam(const DtrtCtx *c, float *w, const float *g, float *m, float *v, int64_t n, int decoupled);
+/* ---- optim.c: n elements (packed bytes / 4 for packed weights); lr and the rest from c
+ * --------------- */
+void dtrt_sgd(const DtrtCtx *c, float *w, const float *g, float *v,
+              int64_t n); /* v NULL: no momentum */
+void dtrt_adam(const DtrtCtx *c, float *w, const float *g, float *m, float *v, int64_t n,
+               int decoupled);
 
 #endif

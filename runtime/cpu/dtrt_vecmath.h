@@ -2,13 +2,14 @@
  * inside
  * `#pragma omp simd` loops. Header only; used by runtime/cpu and by generated kernels.
  *
- * Every function is a fixed sequence of IEEE operations on float without calls, branches or table
- * look-ups (gcc vectorises the selects only with -fno-trapping-math): a value gives the same bits in a vector lane, in the scalar tail of a loop and on every
- * instruction set (as long as the compiler does not contract to FMA: -std=c11 does not).
- * Method: range reduction as in W. J. Cody and W. Waite, "Software Manual for the Elementary
- * Functions" (1980); the polynomials are our own weighted minimax fits (Lawson's iteration).
- * Largest errors, tested in tests/cpu: 1.5 ulp; log1p 2.5 ulp; sigmoid 2.5 ulp but zero where the
- * result is subnormal. NaN gives NaN; infinities and zeros as in C99. */
+ * Every function is a fixed sequence of IEEE operations on float without calls, branches or tables:
+ * a value gives the same bits in a vector lane, in the scalar tail of a loop and on every
+ * instruction set, unless the compiler contracts to FMA (-std=c11 and -ffp-contract=off do not).
+ * gcc vectorises the selects only with -fno-trapping-math. Method: range reduction as in W. J. Cody
+ * and W. Waite, "Software Manual for the Elementary Functions" (1980); the polynomials are our own
+ * weighted minimax fits (Lawson's iteration). Largest errors, tested in tests/cpu: exp and log 1.5
+ * ulp, the others 2.5 ulp; sigmoid gives zero where the result is subnormal. NaN gives NaN;
+ * infinities and zeros as in C99. */
 #ifndef DTRT_VECMATH_H
 #define DTRT_VECMATH_H
 

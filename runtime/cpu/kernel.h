@@ -20,6 +20,9 @@
 #define KERNEL static void
 #endif
 
+/* Helpers with loops of a KERNEL must be inlined, or they run with the default instruction set. */
+#define KERNEL_INLINE static inline __attribute__((always_inline))
+
 /* Elements of work below which a second thread costs more than it saves. */
 enum { KERNEL_GRAIN = 16384 };
 
@@ -29,7 +32,7 @@ static inline int64_t kernel_min(int64_t a, int64_t b) {
 
 /* Largest of n contiguous numbers, NaN aside. (Lanes by hand: a maximum with NaN rules is no
  * reduction that every compiler vectorises.) */
-static inline float kernel_max(const float *x, int64_t n) {
+KERNEL_INLINE float kernel_max(const float *x, int64_t n) {
     float lane[16], top;
     int64_t i = 0;
     for (int j = 0; j < 16; j++) lane[j] = -INFINITY;

@@ -40,7 +40,7 @@ static int64_t count_labels(DtrtCtx *c, const DtrtLoss *l, const void *labels) {
 }
 
 /* log(sum(exp(x))) of the position at x, classes `inner` apart; is_log: 0. */
-static inline double log_sum(const DtrtLoss *l, const float *x) {
+KERNEL_INLINE double log_sum(const DtrtLoss *l, const float *x) {
     if (l->is_log) return 0.0;
     int64_t n = l->n, inner = l->inner;
     float top = inner == 1 ? kernel_max(x, n) : x[0];

@@ -147,25 +147,38 @@ bool dtrt_matmul_needs(const DtrtMatmul *m, int threads, uint64_t *workspace, ch
     return true;
 }
 
+static bool init_op(const DtrtMatmul *m, const Product *p, const_dnnl_primitive_desc_t pd,
+                    OnednnOp *op) {
+    int bias = p->bias_post ? DNNL_ARG_ATTR_MULTIPLE_POST_OP(1) | DNNL_ARG_SRC_1 : DNNL_ARG_BIAS;
+    if (m->planned &&
+        !onednn_planned("a matrix product", onednn_scratch_bytes(pd), m->max_workspace)) {
+        return false;
+    }
+    if (onednn_op_init(op, pd) && onednn_op_arg(op, DNNL_ARG_SRC, &p->md[A]) &&
+        onednn_op_arg(op, DNNL_ARG_WEIGHTS, &p->md[B]) &&
+        onednn_op_arg(op, DNNL_ARG_DST, &p->md[Y]) && onednn_op_scratch(op, pd) &&
+        (!m->bias || onednn_op_arg(op, bias, &p->md[BIAS]))) {
+        return true;
+    }
+    fprintf(stderr, "error: oneDNN: no memory for a matrix product\n");
+    return false;
+}
+
 bool dtrt_matmul_init(DtrtMatmul *m, int threads) {
     Product p;
-    dnnl_primitive_desc_t pd;
-    OnednnOp *op = calloc(1, sizeof *op);
+    dnnl_primitive_desc_t pd = NULL;
     int old = onednn_push_threads(threads);
-    dnnl_status_t s = op ? make_pd(m, &p, &pd) : dnnl_out_of_memory;
+    m->impl = calloc(1, sizeof(OnednnOp));
+    dnnl_status_t s = m->impl ? make_pd(m, &p, &pd) : dnnl_out_of_memory;
     bool ok = s == dnnl_success;
     if (ok) {
-        int bias_arg =
-            p.bias_post ? DNNL_ARG_ATTR_MULTIPLE_POST_OP(1) | DNNL_ARG_SRC_1 : DNNL_ARG_BIAS;
-        ok = onednn_op_init(op, pd) && onednn_op_arg(op, DNNL_ARG_SRC, &p.md[A]) &&
-             onednn_op_arg(op, DNNL_ARG_WEIGHTS, &p.md[B]) &&
-             onednn_op_arg(op, DNNL_ARG_DST, &p.md[Y]) && onednn_op_scratch(op, pd) &&
-             (!m->bias || onednn_op_arg(op, bias_arg, &p.md[BIAS]));
-        dnnl_primitive_desc_destroy(pd);
+        ok = init_op(m, &p, pd, m->impl);
+    } else {
+        fprintf(stderr, "error: oneDNN: matrix product: %s\n", onednn_error(s));
     }
+    if (pd) dnnl_primitive_desc_destroy(pd);
     onednn_pop_threads(old);
-    m->impl = op;
-    if (!ok) fprintf(stderr, "error: oneDNN matrix product: %s\n", onednn_error(s));
+    if (!ok) dtrt_matmul_free(m);
     return ok;
 }
 

@@ -75,7 +75,7 @@ static int64_t nest_offset(const Nest *t, int skip, int64_t r, int64_t *out) {
         const T *s = (const T *)x + i;                                                             \
         for (int64_t j = 0; j < w; j++) o[j] = s[j * xstride];                                     \
     }
-static inline void move_tile(const char *x, char *y, int64_t h, int64_t w, int64_t xstride,
+KERNEL_INLINE void move_tile(const char *x, char *y, int64_t h, int64_t w, int64_t xstride,
                              int64_t ystride, int elem) {
     if (elem == 4) {
         TILE_LOOP(uint32_t)
@@ -284,7 +284,8 @@ KERNEL gather_grad_columns(const float *dy, const void *idx, int idx_i32, float 
     }
 }
 
-/* Threads share the work by outer slices or, when these are few, by blocks of 64 columns as well. */
+/* Threads share the work by outer slices or, when these are few, by blocks of 64 columns as well.
+ */
 void dtrt_gather_grad(DtrtCtx *c, const float *dy, const void *idx, int idx_i32, float *dx,
                       int64_t outer, int64_t n, int64_t inner, int64_t count) {
     int64_t work = outer * inner * count, per = outer < 8 ? 64 : inner;
@@ -306,9 +307,8 @@ void dtrt_fill(void *y, uint64_t n, double value, DtrtType type) {
 #define FILL(T)                                                                                    \
     do {                                                                                           \
         T v = (T)value;                                                                            \
-        _Pragma("omp parallel for schedule(static) if (m > KERNEL_GRAIN)") for (int64_t i =   \
-                                                                                         0;        \
-                                                                                     i < m; i++)(  \
+        _Pragma("omp parallel for schedule(static) if (m > KERNEL_GRAIN)") for (int64_t i = 0;     \
+                                                                                i < m; i++)(       \
             (T *)y)[i] = v;                                                                        \
     } while (0)
     switch (type) {

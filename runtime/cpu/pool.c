@@ -3,20 +3,21 @@
  * one byte.
  *
  * Images are [n, d, h, w, c] with missing axes of size 1; channels first is the same with n*c
- * images of one channel. Forward: for each output, blocks of channels run over the cells of the
- * window. Gradients gather: each input sums over the outputs whose windows hold it, in order of
- * outputs, so that every element is written once, nothing is zeroed first and any split over
- * threads gives the same bits.
+ * images of one channel. Work is split by rows along w. Forward: for each output of a row, blocks
+ * of channels run over the cells of the window. Gradient: a row of dx starts as zeros and takes its
+ * share of every output row whose windows reach it, in order of outputs; no two threads write one
+ * row, so any split gives the same bits.
  *
  * Rules: NaN is larger than any number, the first of equal cells wins (as in PyTorch). The index is
- * the number of the cell in the window; NONE marks a window without any cell inside (its maximum is
- * -inf). An average counts the cells inside the image, or, with count_include_pad, inside image and
- * padding: cells that ceil_mode adds beyond the padding never count. No workspace. */
+ * the number of the cell in the window, all ones for a window without any cell inside (its maximum
+ * is -inf). An average counts the cells inside the image, or, with count_include_pad, inside image
+ * and padding: cells that ceil_mode adds beyond the padding never count. No workspace. */
 #include "dtrt_cpu.h"
 #include "kernel.h"
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { BLOCK = 64, NONE8 = 255 };
 
@@ -64,187 +65,202 @@ static inline void window(const Axis *a, int64_t o, int64_t below, int64_t above
     *end = e;
 }
 
-/* Outputs whose window may hold input i: [first, end). Which cell: cell_of, -1 for none. */
-static inline void covering(const Axis *a, int64_t i, int64_t *first, int64_t *end) {
-    int64_t reach = i + a->lo - (a->k - 1) * a->dil;
-    *first = reach <= 0 ? 0 : (reach + a->stride - 1) / a->stride;
-    *end = kernel_min((i + a->lo) / a->stride + 1, a->out);
-}
+/* Cell of output o's window that is input i; -1 for none. */
 static inline int64_t cell_of(const Axis *a, int64_t i, int64_t o) {
     int64_t d = i + a->lo - o * a->stride;
     return d >= 0 && d % a->dil == 0 && d / a->dil < a->k ? d / a->dil : -1;
 }
 
-/* A position in three axes. */
-typedef struct {
-    int64_t d, h, w;
-} Pos;
-
-static inline Pos pos_at(int64_t i, const int64_t h, const int64_t w) {
-    return (Pos){i / (h * w), i / w % h, i % w};
+/* Outputs whose windows may hold input i: [first, end). */
+static inline void covering(const Axis *a, int64_t i, int64_t *first, int64_t *end) {
+    int64_t reach = i + a->lo - (a->k - 1) * a->dil;
+    *first = reach <= 0 ? 0 : (reach + a->stride - 1) / a->stride;
+    *end = kernel_min((i + a->lo) / a->stride + 1, a->out);
 }
 
-/* Range of cells in each axis. */
+/* Cells of one window inside the image: first and end in each axis. */
 typedef struct {
-    Pos first, end;
+    int64_t first[3], end[3];
 } Cells;
 
-static inline Cells cells_inside(const Plan *t, Pos o, int with_pad) {
-    Cells c;
-    window(&t->a[0], o.d, with_pad ? t->a[0].lo : 0, with_pad ? t->a[0].hi : 0, &c.first.d,
-           &c.end.d);
-    window(&t->a[1], o.h, with_pad ? t->a[1].lo : 0, with_pad ? t->a[1].hi : 0, &c.first.h,
-           &c.end.h);
-    window(&t->a[2], o.w, with_pad ? t->a[2].lo : 0, with_pad ? t->a[2].hi : 0, &c.first.w,
-           &c.end.w);
-    return c;
+static inline int64_t count_cells(const Cells *r) {
+    return (r->end[0] - r->first[0]) * (r->end[1] - r->first[1]) * (r->end[2] - r->first[2]);
 }
 
-/* Start of the input image position under cell (d, h, w) of output o, in elements. */
-static inline int64_t input_at(const Plan *t, int64_t image, Pos o, Pos k) {
-    int64_t d = o.d * t->a[0].stride - t->a[0].lo + k.d * t->a[0].dil;
-    int64_t h = o.h * t->a[1].stride - t->a[1].lo + k.h * t->a[1].dil;
-    int64_t w = o.w * t->a[2].stride - t->a[2].lo + k.w * t->a[2].dil;
-    return (((image * t->a[0].in + d) * t->a[1].in + h) * t->a[2].in + w) * t->c;
+static inline void window_of(const Plan *t, int i, int64_t o, int with_pad, Cells *r) {
+    const Axis *a = &t->a[i];
+    window(a, o, with_pad ? a->lo : 0, with_pad ? a->hi : 0, &r->first[i], &r->end[i]);
 }
 
-/* ---- max ---- */
+/* Offset in a channel image of cell (d, h, w) of output (od, oh, ow), in elements. */
+static inline int64_t input_at(const Plan *t, const int64_t o[3], int64_t d, int64_t h, int64_t w) {
+    int64_t id = o[0] * t->a[0].stride - t->a[0].lo + d * t->a[0].dil;
+    int64_t ih = o[1] * t->a[1].stride - t->a[1].lo + h * t->a[1].dil;
+    int64_t iw = o[2] * t->a[2].stride - t->a[2].lo + w * t->a[2].dil;
+    return ((id * t->a[1].in + ih) * t->a[2].in + iw) * t->c;
+}
 
-static inline void max_block(const Plan *t, const float *x, int64_t image, Pos o, const Cells *r,
-                             int64_t c0, int64_t n, float *best, int32_t *arg) {
-    for (int64_t j = 0; j < n; j++) {
-        best[j] = -INFINITY;
-        arg[j] = -1;
-    }
-    for (Pos k = r->first; k.d < r->end.d; k.d++) {
-        for (k.h = r->first.h; k.h < r->end.h; k.h++) {
-            for (k.w = r->first.w; k.w < r->end.w; k.w++) {
-                const float *v = x + input_at(t, image, o, k) + c0;
-                int32_t cell = (int32_t)((k.d * t->a[1].k + k.h) * t->a[2].k + k.w);
+/* ---- forward: blocks of n channels of one output; x is at the image and channel ---- */
+
+KERNEL_INLINE void max_block(const Plan *t, const float *x, const int64_t o[3], const Cells *r,
+                             int64_t n, float *best, int32_t *arg) {
+    int32_t first = -1;
+    for (int64_t j = 0; j < n; j++) best[j] = -INFINITY;
+    for (int64_t d = r->first[0]; d < r->end[0]; d++) {
+        for (int64_t h = r->first[1]; h < r->end[1]; h++) {
+            for (int64_t w = r->first[2]; w < r->end[2]; w++) {
+                const float *v = x + input_at(t, o, d, h, w);
+                int32_t cell = (int32_t)((d * t->a[1].k + h) * t->a[2].k + w);
+                if (first < 0) {
+                    first = cell;
+                    for (int64_t j = 0; j < n; j++) best[j] = v[j];
+                    for (int64_t j = 0; j < n; j++) arg[j] = cell;
+                    continue;
+                }
 #pragma omp simd
                 for (int64_t j = 0; j < n; j++) {
-                    int take = arg[j] < 0 || v[j] > best[j] || v[j] != v[j];
+                    int take = (v[j] > best[j]) | (v[j] != v[j]);
                     best[j] = take ? v[j] : best[j];
                     arg[j] = take ? cell : arg[j];
                 }
             }
         }
     }
+    for (int64_t j = 0; first < 0 && j < n; j++) arg[j] = -1;
 }
 
-KERNEL max_forward(const Plan *t, const float *x, float *y, void *index, int64_t lo, int64_t hi) {
-    int64_t space = t->a[0].out * t->a[1].out * t->a[2].out;
-    float best[BLOCK];
-    int32_t arg[BLOCK];
-    for (int64_t p = lo; p < hi; p++) {
-        Pos o = pos_at(p % space, t->a[1].out, t->a[2].out);
-        Cells r = cells_inside(t, o, 0);
-        for (int64_t c0 = 0; c0 < t->c; c0 += BLOCK) {
-            int64_t n = kernel_min(BLOCK, t->c - c0), at = p * t->c + c0;
-            max_block(t, x, p / space, o, &r, c0, n, best, arg);
-            for (int64_t j = 0; j < n; j++) y[at + j] = best[j];
-            if (t->wide) {
-                for (int64_t j = 0; j < n; j++) ((int32_t *)index)[at + j] = arg[j];
-            } else {
-                for (int64_t j = 0; j < n; j++) ((uint8_t *)index)[at + j] = (uint8_t)arg[j];
+KERNEL_INLINE void sum_block(const Plan *t, const float *x, const int64_t o[3], const Cells *r,
+                             int64_t n, double *sum) {
+    for (int64_t j = 0; j < n; j++) sum[j] = 0.0;
+    for (int64_t d = r->first[0]; d < r->end[0]; d++) {
+        for (int64_t h = r->first[1]; h < r->end[1]; h++) {
+            for (int64_t w = r->first[2]; w < r->end[2]; w++) {
+                const float *v = x + input_at(t, o, d, h, w);
+#pragma omp simd
+                for (int64_t j = 0; j < n; j++) sum[j] += (double)v[j];
             }
         }
     }
 }
 
-/* Adds dy of output position q (in elements) where its maximum came from `cell`. */
-static inline void add_if(const Plan *t, const float *dy, const void *index, int64_t q, int64_t n,
-                          int32_t cell, float *acc) {
-    if (t->wide) {
-        const int32_t *ix = (const int32_t *)index + q;
-#pragma omp simd
-        for (int64_t j = 0; j < n; j++) acc[j] += ix[j] == cell ? dy[q + j] : 0.0f;
-    } else {
-        const uint8_t *ix = (const uint8_t *)index + q;
-#pragma omp simd
-        for (int64_t j = 0; j < n; j++) acc[j] += (int32_t)ix[j] == cell ? dy[q + j] : 0.0f;
-    }
-}
-
-/* ---- average ---- */
-
-static inline int64_t count_cells(const Cells *r) {
-    return (r->end.d - r->first.d) * (r->end.h - r->first.h) * (r->end.w - r->first.w);
-}
-
-/* 1 / number of cells that count for output o; 0 for none. */
-static inline double weight_of(const Plan *t, Pos o) {
-    Cells r = cells_inside(t, o, t->include_pad);
+/* 1 / number of cells that count for output (o[0], o[1], o[2]); 0 for none. */
+static inline double weight_of(const Plan *t, const int64_t o[3]) {
+    Cells r;
+    for (int i = 0; i < 3; i++) window_of(t, i, o[i], t->include_pad, &r);
     int64_t count = count_cells(&r);
     return count ? 1.0 / (double)count : 0.0;
 }
 
-KERNEL average_forward(const Plan *t, const float *x, float *y, int64_t lo, int64_t hi) {
-    int64_t space = t->a[0].out * t->a[1].out * t->a[2].out;
-    double sum[BLOCK];
-    for (int64_t p = lo; p < hi; p++) {
-        Pos o = pos_at(p % space, t->a[1].out, t->a[2].out);
-        Cells r = cells_inside(t, o, 0);
-        double weight = weight_of(t, o);
-        for (int64_t c0 = 0; c0 < t->c; c0 += BLOCK) {
-            int64_t n = kernel_min(BLOCK, t->c - c0);
-            for (int64_t j = 0; j < n; j++) sum[j] = 0.0;
-            for (Pos k = r.first; k.d < r.end.d; k.d++) {
-                for (k.h = r.first.h; k.h < r.end.h; k.h++) {
-                    for (k.w = r.first.w; k.w < r.end.w; k.w++) {
-                        const float *v = x + input_at(t, p / space, o, k) + c0;
-#pragma omp simd
-                        for (int64_t j = 0; j < n; j++) sum[j] += (double)v[j];
-                    }
+/* Output (channels c0 to c0 + n) number p = image and position. A full block has its own copy of
+ * the loops, with a constant bound. */
+KERNEL_INLINE void max_output(const Plan *t, const float *x, float *y, void *index, int64_t p,
+                              const int64_t o[3], const Cells *r, int64_t c0, int64_t n) {
+    float best[BLOCK];
+    int32_t arg[BLOCK];
+    int64_t at = p * t->c + c0;
+    if (n == BLOCK) {
+        max_block(t, x + c0, o, r, BLOCK, best, arg);
+    } else {
+        max_block(t, x + c0, o, r, n, best, arg);
+    }
+    for (int64_t j = 0; j < n; j++) y[at + j] = best[j];
+    if (t->wide) {
+        for (int64_t j = 0; j < n; j++) ((int32_t *)index)[at + j] = arg[j];
+    } else {
+        for (int64_t j = 0; j < n; j++) ((uint8_t *)index)[at + j] = (uint8_t)arg[j];
+    }
+}
+
+KERNEL_INLINE void average_output(const Plan *t, const float *x, float *y, int64_t p,
+                                  const int64_t o[3], const Cells *r, int64_t c0, int64_t n) {
+    double sum[BLOCK], weight = weight_of(t, o);
+    if (n == BLOCK) {
+        sum_block(t, x + c0, o, r, BLOCK, sum);
+    } else {
+        sum_block(t, x + c0, o, r, n, sum);
+    }
+    for (int64_t j = 0; j < n; j++) y[p * t->c + c0 + j] = (float)(sum[j] * weight);
+}
+
+/* Output rows [lo, hi); index NULL: average. */
+KERNEL pool_rows(const Plan *t, const float *x, float *y, void *index, int64_t lo, int64_t hi) {
+    int64_t image = t->a[0].in * t->a[1].in * t->a[2].in * t->c, rows = t->a[0].out * t->a[1].out;
+    for (int64_t row = lo; row < hi; row++) {
+        int64_t o[3] = {row % rows / t->a[1].out, row % t->a[1].out, 0};
+        const float *xi = x + row / rows * image;
+        Cells r;
+        window_of(t, 0, o[0], 0, &r);
+        window_of(t, 1, o[1], 0, &r);
+        for (; o[2] < t->a[2].out; o[2]++) {
+            int64_t p = row * t->a[2].out + o[2];
+            window_of(t, 2, o[2], 0, &r);
+            for (int64_t c0 = 0; c0 < t->c; c0 += BLOCK) {
+                int64_t n = kernel_min(BLOCK, t->c - c0);
+                if (index) {
+                    max_output(t, xi, y, index, p, o, &r, c0, n);
+                } else {
+                    average_output(t, xi, y, p, o, &r, c0, n);
                 }
             }
-            for (int64_t j = 0; j < n; j++) y[p * t->c + c0 + j] = (float)(sum[j] * weight);
         }
     }
 }
 
 /* ---- gradients ---- */
 
-/* Block c0.. of input position p: sums over the outputs that hold it. */
-static inline void grad_block(const Plan *t, const float *dy, const void *index, int64_t image,
-                              Pos i, const Pos first, const Pos end, int64_t c0, int64_t n,
-                              float *acc) {
-    for (int64_t j = 0; j < n; j++) acc[j] = 0.0f;
-    for (Pos o = first; o.d < end.d; o.d++) {
-        int64_t kd = cell_of(&t->a[0], i.d, o.d);
-        for (o.h = first.h; kd >= 0 && o.h < end.h; o.h++) {
-            int64_t kh = cell_of(&t->a[1], i.h, o.h);
-            for (o.w = first.w; kh >= 0 && o.w < end.w; o.w++) {
-                int64_t kw = cell_of(&t->a[2], i.w, o.w);
-                if (kw < 0) continue;
-                int64_t row = (image * t->a[0].out + o.d) * t->a[1].out + o.h;
-                int64_t q = (row * t->a[2].out + o.w) * t->c + c0;
-                if (index) {
-                    int32_t cell = (int32_t)((kd * t->a[1].k + kh) * t->a[2].k + kw);
-                    add_if(t, dy, index, q, n, cell, acc);
-                } else {
-                    float weight = (float)weight_of(t, o);
+/* Adds dy of output position q (in elements) to d where its maximum came from `cell`. */
+KERNEL_INLINE void add_if(const Plan *t, const float *dy, const void *index, int64_t q,
+                          int32_t cell, float *d) {
+    int64_t n = t->c;
+    if (t->wide) {
+        const int32_t *ix = (const int32_t *)index + q;
 #pragma omp simd
-                    for (int64_t j = 0; j < n; j++) acc[j] += dy[q + j] * weight;
-                }
+        for (int64_t j = 0; j < n; j++) d[j] += ix[j] == cell ? dy[q + j] : 0.0f;
+    } else {
+        const uint8_t *ix = (const uint8_t *)index + q;
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++) d[j] += (int32_t)ix[j] == cell ? dy[q + j] : 0.0f;
+    }
+}
+
+/* Shares of one output row (its first position is q0; cells (kd, kh, *)) in a row of dx. */
+KERNEL_INLINE void add_row(const Plan *t, const float *dy, const void *index, const int64_t row[2],
+                           int64_t q0, int64_t plane, float *d) {
+    const Axis *a = &t->a[2];
+    int64_t o[3] = {row[0], row[1], 0};
+    for (; o[2] < a->out; o[2]++) {
+        int64_t first, end, q = (q0 + o[2]) * t->c, base = o[2] * a->stride - a->lo;
+        window(a, o[2], 0, 0, &first, &end);
+        float weight = index ? 0.0f : (float)weight_of(t, o);
+        for (int64_t w = first; w < end; w++) {
+            float *to = d + (base + w * a->dil) * t->c;
+            if (index) {
+                add_if(t, dy, index, q, (int32_t)(plane * a->k + w), to);
+                continue;
             }
+#pragma omp simd
+            for (int64_t j = 0; j < t->c; j++) to[j] += dy[q + j] * weight;
         }
     }
 }
 
-KERNEL pool_backward(const Plan *t, const float *dy, const void *index, float *dx, int64_t lo,
-                     int64_t hi) {
-    int64_t space = t->a[0].in * t->a[1].in * t->a[2].in;
-    float acc[BLOCK];
-    for (int64_t p = lo; p < hi; p++) {
-        Pos i = pos_at(p % space, t->a[1].in, t->a[2].in), first, end;
-        covering(&t->a[0], i.d, &first.d, &end.d);
-        covering(&t->a[1], i.h, &first.h, &end.h);
-        covering(&t->a[2], i.w, &first.w, &end.w);
-        for (int64_t c0 = 0; c0 < t->c; c0 += BLOCK) {
-            int64_t n = kernel_min(BLOCK, t->c - c0);
-            grad_block(t, dy, index, p / space, i, first, end, c0, n, acc);
-            for (int64_t j = 0; j < n; j++) dx[p * t->c + c0 + j] = acc[j];
+/* Rows [lo, hi) of dx. */
+KERNEL pool_grad_rows(const Plan *t, const float *dy, const void *index, float *dx, int64_t lo,
+                      int64_t hi) {
+    int64_t rows = t->a[0].in * t->a[1].in, width = t->a[2].in * t->c;
+    for (int64_t row = lo; row < hi; row++) {
+        int64_t id = row % rows / t->a[1].in, ih = row % t->a[1].in, first[2], end[2], o[2];
+        float *d = dx + row * width;
+        memset(d, 0, (size_t)width * sizeof *d);
+        covering(&t->a[0], id, &first[0], &end[0]);
+        covering(&t->a[1], ih, &first[1], &end[1]);
+        for (o[0] = first[0]; o[0] < end[0]; o[0]++) {
+            int64_t kd = cell_of(&t->a[0], id, o[0]);
+            for (o[1] = first[1]; kd >= 0 && o[1] < end[1]; o[1]++) {
+                int64_t kh = cell_of(&t->a[1], ih, o[1]);
+                int64_t q = ((row / rows * t->a[0].out + o[0]) * t->a[1].out + o[1]) * t->a[2].out;
+                if (kh >= 0) add_row(t, dy, index, o, q, kd * t->a[1].k + kh, d);
+            }
         }
     }
 }
@@ -272,20 +288,18 @@ bool dtrt_pool_init(DtrtPool *p, int threads) {
 
 void dtrt_pool_forward(const DtrtPool *p, const float *x, float *y, void *index, void *ws) {
     Plan t = plan_of(p);
-    int64_t n = t.n * t.a[0].out * t.a[1].out * t.a[2].out;
+    int64_t rows = t.n * t.a[0].out * t.a[1].out;
     (void)ws;
-    if (p->is_max) {
-        assert(index);
-        KERNEL_SPLIT(n, 1, n * t.c * cells(p), max_forward(&t, x, y, index, lo, hi));
-    } else {
-        KERNEL_SPLIT(n, 1, n * t.c * cells(p), average_forward(&t, x, y, lo, hi));
-    }
+    assert(!p->is_max || index);
+    KERNEL_SPLIT(rows, 1, rows * t.a[2].out * t.c * cells(p),
+                 pool_rows(&t, x, y, p->is_max ? index : NULL, lo, hi));
 }
 
 void dtrt_pool_grad(const DtrtPool *p, const float *dy, const void *index, float *dx, void *ws) {
     Plan t = plan_of(p);
-    int64_t n = t.n * t.a[0].in * t.a[1].in * t.a[2].in;
+    int64_t rows = t.n * t.a[0].in * t.a[1].in;
     (void)ws;
     assert(!p->is_max || index);
-    KERNEL_SPLIT(n, 1, n * t.c * 4, pool_backward(&t, dy, p->is_max ? index : NULL, dx, lo, hi));
+    KERNEL_SPLIT(rows, 1, rows * t.a[2].in * t.c,
+                 pool_grad_rows(&t, dy, p->is_max ? index : NULL, dx, lo, hi));
 }

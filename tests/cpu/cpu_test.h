@@ -48,7 +48,7 @@ static inline Buf buf_new(size_t n, int odd) {
 static inline void buf_free(Buf *b) {
     for (int i = 0; i < GUARD; i++) {
         if (b->at[b->n + (size_t)i] != 0x5a) {
-            CHECK(!"written past the end");
+            CHECK(0 && "written past the end");
             break;
         }
     }

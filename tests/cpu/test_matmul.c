@@ -78,7 +78,7 @@ static void check_row(const Row *r, int trans, int bias, float alpha) {
         }
         want[q] = (double)alpha * want[q] + (bias ? (double)buf_f(&c)[j] : 0.0);
     }
-    dtrt_matmul(&p, buf_f(&a), buf_f(&b), bias ? buf_f(&c) : NULL, buf_f(&y), ws.at);
+    dtrt_matmul(&p, buf_f(&a), buf_f(&b), bias ? buf_f(&c) : NULL, buf_f(&y), need ? ws.at : NULL);
     dtrt_matmul(&p, buf_f(&a2), buf_f(&b2), bias ? buf_f(&c) : NULL, buf_f(&y2), ws2.at);
     CHECK_CLOSE(name, buf_f(&y), want, ny * mn, 2e-6);
     CHECK_SAME(name, y, y2);

@@ -221,7 +221,7 @@ static void check_bad_index(void) {
     int32_t ix[2] = {2, -4};
     if (setjmp(cpu_failed) == 0) {
         dtrt_gather(&c, x, ix, 1, y, 1, 3, 1, 2, 4);
-        CHECK(!"index -4 of 3 was accepted");
+        CHECK(0 && "index -4 of 3 was accepted");
     }
     CHECK_STR(cpu_message, "index -4 at position 1: expected -3 to 2");
 }

@@ -122,7 +122,7 @@ static void check_labels(void) {
     double ws[256];
     if (setjmp(cpu_failed) == 0) {
         dtrt_loss_forward(&c, &l, x, bad, &loss, ws);
-        CHECK(!"label 3 of 3 classes was accepted");
+        CHECK(0 && "label 3 of 3 classes was accepted");
     }
     CHECK_STR(cpu_message, "label 3 at position 1: expected 0 to 2");
     dtrt_loss_forward(&c, &l, x, none, &loss, ws);
