@@ -21,14 +21,15 @@ typedef struct Arena Arena;
 Arena *arena_new(void);
 void arena_free(Arena *a);
 void *arena_alloc(Arena *a, size_t bytes); /* zeroed, aligned to 16 */
-void *arena_grow(Arena *a, const void *old, size_t old_bytes, size_t new_bytes); /* copies; tail zeroed */
+void *arena_grow(Arena *a, const void *old, size_t old_bytes,
+                 size_t new_bytes); /* copies; tail zeroed */
 char *arena_str(Arena *a, const char *s);
 char *arena_strn(Arena *a, const char *s, size_t n);
 char *arena_printf(Arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 char *arena_vprintf(Arena *a, const char *fmt, va_list ap);
-size_t arena_bytes(const Arena *a);         /* bytes taken from the system so far */
+size_t arena_bytes(const Arena *a);               /* bytes taken from the system so far */
 void arena_on_oom(void (*handler)(size_t bytes)); /* must not return */
-void arena_fail_at(uint64_t nth);           /* tests: the nth block request from now fails; 0 = never */
+void arena_fail_at(uint64_t nth); /* tests: the nth block request from now fails; 0 = never */
 
 #define ARENA_NEW(a, T) ((T *)arena_alloc((a), sizeof(T)))
 #define ARENA_ARRAY(a, T, n) ((T *)arena_alloc((a), checked_array((n), sizeof(T))))
@@ -47,10 +48,10 @@ void *vec_grow(Arena *a, void *at, uint32_t *cap, size_t elem); /* doubles; oom 
 /* ---- map.c: names to 32-bit numbers (open addressing; iteration is by insertion order) ---- */
 typedef struct Map Map;
 Map *map_new(Arena *a);
-uint32_t map_get(const Map *m, const char *key);            /* NO_ID when absent */
-bool map_put(Map *m, const char *key, uint32_t val);        /* false: key was there (value replaced) */
+uint32_t map_get(const Map *m, const char *key);     /* NO_ID when absent */
+bool map_put(Map *m, const char *key, uint32_t val); /* false: key was there (value replaced) */
 uint32_t map_count(const Map *m);
-const char *map_key(const Map *m, uint32_t i);              /* i-th inserted key */
+const char *map_key(const Map *m, uint32_t i); /* i-th inserted key */
 
 /* ---- bits.c ------------------------------------------------------------------------------ */
 typedef struct {
@@ -122,9 +123,9 @@ typedef struct {
 } Diag;
 
 void diag_init(Diag *d, Arena *a, FILE *out);
-/* "error: FILE: node 'N' (Op), tensor 'T': message". Always returns false, so that callers may write
- * `return diag_error(...)`. The message says what was expected and what was found; a hint goes on
- * its own line through diag_hint. */
+/* "error: FILE: node 'N' (Op), tensor 'T': message". Always returns false, so that callers may
+ * write `return diag_error(...)`. The message says what was expected and what was found; a hint
+ * goes on its own line through diag_hint. */
 bool diag_error(Diag *d, Place p, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void diag_warn(Diag *d, Place p, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void diag_hint(Diag *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -11,10 +11,9 @@
  *  I3 outputs of a CLS_VIEW node have the storage of input 0; all other outputs have a storage of
  *     their own, of exactly their byte size (padded weights: see Cost.storage_bytes).
  *  I4 only CLS_EFFECT nodes mutate: OpDef.mutates says which inputs; those are persistent.
- *  I5 a node that reads a persistent value stands before every node that mutates that value (a mutating
- *     node may read it itself).
- *  I6 phases do not go back: forward < backward <= update except that an update may stand amid
- *     backward nodes. */
+ *  I5 a node that reads a persistent value stands before every node that mutates that value (a
+ * mutating node may read it itself). I6 phases do not go back: forward < backward <= update except
+ * that an update may stand amid backward nodes. */
 #ifndef DTRC_IR_H
 #define DTRC_IR_H
 
@@ -77,8 +76,8 @@ typedef struct {
 } Value;
 
 typedef struct {
-    uint64_t bytes;   /* shape product times element size; never rounded here */
-    ValueId root;     /* the value that is not a view */
+    uint64_t bytes; /* shape product times element size; never rounded here */
+    ValueId root;   /* the value that is not a view */
     bool persistent;
 } Storage;
 
@@ -93,9 +92,9 @@ typedef enum {
 typedef struct {
     AttrKey key;
     bool is_float;
-    uint32_t n;        /* number of entries; scalars have 1 */
-    const int64_t *i;  /* when !is_float */
-    const double *f;   /* when is_float */
+    uint32_t n;       /* number of entries; scalars have 1 */
+    const int64_t *i; /* when !is_float */
+    const double *f;  /* when is_float */
 } Attr;
 
 typedef uint16_t OpCode; /* ops.def; OP_NONE is 0 */
@@ -109,8 +108,8 @@ enum {
 
 /* Body of a Fused node: straight-line code over one iteration space. Operand k of an instruction is
  * fused input k when k < nin, else the (first) result of instruction k - nin. Operands broadcast
- * (numpy rules) to `space`. The last instructions may be column reductions (OPF_COLREDUCE rows of the
- * op table): they sum over the leading axes of the space and leave the trailing ones. */
+ * (numpy rules) to `space`. The last instructions may be column reductions (OPF_COLREDUCE rows of
+ * the op table): they sum over the leading axes of the space and leave the trailing ones. */
 typedef struct {
     OpCode op;
     uint32_t nattr, narg;
@@ -136,10 +135,11 @@ typedef struct {
     ValueId *in;  /* NO_ID: absent optional input */
     ValueId *out; /* NO_ID: unused optional output */
     Attr *attr;
-    const char *name;  /* ONNX node name, or "#i" for an unnamed one; derived nodes append; never NULL */
-    const char *onnx;  /* ONNX operator it came from, for messages; may be NULL */
-    uint32_t key;      /* keyed random: same for the forward node and its gradient */
-    FusedBody *body;   /* OP_Fused only */
+    const char
+        *name; /* ONNX node name, or "#i" for an unnamed one; derived nodes append; never NULL */
+    const char *onnx; /* ONNX operator it came from, for messages; may be NULL */
+    uint32_t key;     /* keyed random: same for the forward node and its gradient */
+    FusedBody *body;  /* OP_Fused only */
 } Node;
 
 typedef struct {
@@ -151,9 +151,9 @@ typedef struct {
     Storage *storage;
     uint32_t value_cap, node_cap, storage_cap;
     uint32_t noutput;
-    ValueId *output;  /* what must be there at the end of a step (model outputs; the loss) */
-    ValueId loss;     /* scalar f32, or NO_ID before train_build */
-    ValueId logits;   /* model output that the loss reads (metrics), or NO_ID */
+    ValueId *output; /* what must be there at the end of a step (model outputs; the loss) */
+    ValueId loss;    /* scalar f32, or NO_ID before train_build */
+    ValueId logits;  /* model output that the loss reads (metrics), or NO_ID */
     uint32_t next_key;
 } Graph;
 
@@ -174,13 +174,13 @@ void ir_attr_floats(Graph *g, NodeId n, AttrKey k, const double *v, uint32_t cou
 void ir_attr_copy(Graph *g, NodeId to, const Attr *attr, uint32_t nattr);
 
 /* ---- query.c ------------------------------------------------------------------------------ */
-const Attr *ir_attr(const Node *n, AttrKey k);                    /* NULL when absent */
+const Attr *ir_attr(const Node *n, AttrKey k); /* NULL when absent */
 const Attr *attr_find(const Attr *attr, uint32_t nattr, AttrKey k);
 int64_t ir_get_i(const Node *n, AttrKey k, int64_t dflt);
-double ir_get_f(const Node *n, AttrKey k, double dflt);           /* an int attribute converts */
+double ir_get_f(const Node *n, AttrKey k, double dflt); /* an int attribute converts */
 const int64_t *ir_get_ints(const Node *n, AttrKey k, uint32_t *count); /* NULL, 0 when absent */
 const char *attr_name(AttrKey k);
-AttrKey attr_by_name(const char *s);                              /* A_COUNT when unknown */
+AttrKey attr_by_name(const char *s); /* A_COUNT when unknown */
 size_t dtype_size(DType d);
 const char *dtype_name(DType d); /* f32 f64 i64 i32 u8 bool */
 const char *role_name(Role r);
@@ -194,8 +194,8 @@ const char *shape_str(Arena *a, const Shape *s);
 /* numpy broadcasting of two shapes; false when they do not match */
 bool shape_broadcast(const Shape *a, const Shape *b, Shape *out);
 Place ir_place(const Graph *g, NodeId n, ValueId v); /* for diag; either may be NO_ID */
-/* Consumers in CSR form: users of value v are user[first[v] .. first[v+1]) in node order, a node that
- * reads v twice once. */
+/* Consumers in CSR form: users of value v are user[first[v] .. first[v+1]) in node order, a node
+ * that reads v twice once. */
 typedef struct {
     uint32_t *first;
     NodeId *user;
@@ -210,8 +210,8 @@ uint32_t ir_op_mutates(OpCode op); /* bit i: input i is written */
 
 /* ---- print.c, parse.c, verify.c ------------------------------------------------------------ */
 void ir_print(Text *out, const Graph *g);
-/* Text form back to a graph (syntax: compiler/ir/README.md). NULL after reporting with line numbers.
- * Source values without data may be given as fill(x) or data [..]. */
+/* Text form back to a graph (syntax: compiler/ir/README.md). NULL after reporting with line
+ * numbers. Source values without data may be given as fill(x) or data [..]. */
 Graph *ir_parse(Arena *a, Diag *d, const char *file, const char *text);
 /* All invariants; reports each violation to d and returns false. Shares no code with producers. */
 bool ir_verify(Diag *d, const Graph *g);
