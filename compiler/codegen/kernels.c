@@ -64,6 +64,7 @@ static bool emit_node(Gen *g, NodeId id) {
         e.storage_bytes = g->c->storage_bytes;
         e.packed = g->c->packed;
         e.threads = g->c->threads;
+        e.workspace = &g->c->node_workspace[id];
         if (!op_def(n->op)->cpu)
             return diag_error(g->d, ir_place(g->g, id, NO_ID),
                               "operator %s has no code for the target cpu", op_def(n->op)->name);

@@ -112,6 +112,11 @@ static bool conv_object(CpuEmit *e, const Node *n, uint32_t *number) {
     text_add(&t, ", .n = %lld, .ci = %lld, .co = %lld", (long long)q->n, (long long)q->ci,
              (long long)q->co);
     window_fields(&t, q);
+    if (e->workspace) {
+        StorageId w = e->g->value[c.grad_w ? n->out[0] : n->in[1]].storage;
+        text_add(&t, ", .planned = 1, .max_workspace = %llu, .max_weights = %llu",
+                 (unsigned long long)*e->workspace, (unsigned long long)e->storage_bytes[w]);
+    }
     text_char(&t, '}');
     *number = e->object(e, "DtrtConv", t.at);
     return true;
