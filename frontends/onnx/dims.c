@@ -76,13 +76,34 @@ static bool collect(Import *x, Symbols *out) {
     return true;
 }
 
+#define MAX_SHOWN 20
+
 static const char *list_unbound(Import *x, const Symbols *s) {
     Text t;
     text_init(&t, x->tmp);
     text_str(&t, "");
-    for (uint32_t i = 0, shown = 0; i < s->n; i++)
-        if (!s->at[i].size)
-            text_add(&t, "%s%s", shown++ ? ", " : "", diag_name(x->tmp, s->at[i].name));
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (s->at[i].size) continue;
+        if (n < MAX_SHOWN) text_add(&t, "%s%s", n ? ", " : "", diag_name(x->tmp, s->at[i].name));
+        n++;
+    }
+    if (n > MAX_SHOWN) text_add(&t, " and %u more", n - MAX_SHOWN);
+    return t.at;
+}
+
+/* "--batch 32 --dim 'T=128'" for the ones that are unbound. */
+static const char *example_options(Import *x, const Symbols *s) {
+    Text t;
+    text_init(&t, x->tmp);
+    text_str(&t, "");
+    bool batch = false;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n; i++) batch |= s->at[i].first && !s->at[i].size;
+    if (batch) text_str(&t, " --batch 32");
+    for (uint32_t i = 0; i < s->n; i++)
+        if (!s->at[i].size && !s->at[i].first && n++ < MAX_SHOWN)
+            text_add(&t, " --dim '%s=128'", diag_name(x->tmp, s->at[i].name));
     return t.at;
 }
 
@@ -137,16 +158,7 @@ static bool bind_symbols(Import *x, Symbols *s) {
     if (!nfirst && x->opt->batch > 0) TRY(check_fixed_batch(x));
     if (!nunbound) return true;
     diag_error(x->d, (Place){.file = x->file}, "dimensions without a size: %s", list_unbound(x, s));
-    Text t;
-    text_init(&t, x->tmp);
-    text_str(&t, "");
-    bool batch = false;
-    for (uint32_t i = 0; i < s->n; i++) batch |= s->at[i].first && !s->at[i].size;
-    if (batch) text_str(&t, " --batch 32");
-    for (uint32_t i = 0; i < s->n; i++)
-        if (!s->at[i].size && !s->at[i].first)
-            text_add(&t, " --dim '%s=128'", diag_name(x->tmp, s->at[i].name));
-    diag_hint(x->d, "give them sizes, for example%s", t.at);
+    diag_hint(x->d, "give them sizes, for example%s", example_options(x, s));
     return false;
 }
 

@@ -11,23 +11,30 @@
 
 #define MAX_SHOWN 40 /* unsupported nodes in the message; all are in OnnxInfo */
 
-static bool is_local_function(const Import *x, const NodeProto *p) {
-    const char *domain = p->domain ? p->domain : "";
+/* Names of local functions as "domain::name". */
+static Map *list_functions(Import *x) {
+    Map *m = map_new(x->tmp);
     for (size_t i = 0; i < x->model->n_functions; i++) {
         const Onnx__FunctionProto *f = x->model->functions[i];
-        if (f->name && !strcmp(f->name, p->op_type) && !strcmp(f->domain ? f->domain : "", domain))
-            return true;
+        if (f->name)
+            map_put(m, arena_printf(x->tmp, "%s::%s", f->domain ? f->domain : "", f->name), 1);
     }
-    return false;
+    return m;
+}
+
+static bool is_local_function(Import *x, const Map *functions, const NodeProto *p) {
+    if (!map_count(functions)) return false;
+    const char *domain = p->domain ? p->domain : "";
+    return map_get(functions, arena_printf(x->tmp, "%s::%s", domain, p->op_type)) != NO_ID;
 }
 
 /* Finds the table row; records a node that has none. Those count even where no output needs them.
  */
-static void find_row(Import *x, FileNode *f) {
+static void find_row(Import *x, const Map *functions, FileNode *f) {
     Ctx c = {x, f};
     const char *domain = f->p->domain ? f->p->domain : "";
     bool main_domain = !*domain || !strcmp(domain, "ai.onnx");
-    if (is_local_function(x, f->p))
+    if (is_local_function(x, functions, f->p))
         ctx_skip(&c, "local functions are not supported; inline them when exporting");
     else if (!main_domain)
         ctx_skip(&c, "%s", domain_why_not(domain));
@@ -80,7 +87,8 @@ static void release_inputs(Import *x, const FileNode *f) {
 }
 
 static bool convert_nodes(Import *x) {
-    for (uint32_t n = 0; n < x->nnode; n++) find_row(x, &x->node[n]);
+    const Map *functions = list_functions(x);
+    for (uint32_t n = 0; n < x->nnode; n++) find_row(x, functions, &x->node[n]);
     TRY(roles_assign(x));
     for (uint32_t k = 0; k < x->nnode; k++) {
         FileNode *f = &x->node[x->order[k]];

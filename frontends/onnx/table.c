@@ -113,7 +113,7 @@ const char *op_why_not(const char *op_type) {
     if (strstr(op_type, "Quantize") || !strncmp(op_type, "QLinear", 7) ||
         strstr(op_type, "Integer"))
         return "quantized models cannot be trained; use the float model";
-    return "no such operator in this version";
+    return "not implemented; dtrc ops lists what is";
 }
 
 const char *domain_why_not(const char *domain) {

@@ -203,7 +203,7 @@ static void test_unsupported(void) {
     CHECK_EQ(i.d.errors, 1);
     CHECK(says(&i, "4 of 5 nodes are not supported:\n  node 'l' (Loop): control flow"));
     CHECK(says(&i, "node 'f' (com.microsoft::FusedConv): written by ONNX Runtime's optimizer"));
-    CHECK(says(&i, "node 'n' (NoSuchThing): no such operator"));
+    CHECK(says(&i, "node 'n' (NoSuchThing): not implemented"));
     CHECK(says(&i, "node 'unread' (Scan)"));
     CHECK_EQ(i.info.nunsupported, 4);
     imported_free(&i);
