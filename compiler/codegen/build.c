@@ -47,11 +47,13 @@ void cg_print_makefile(Gen *g, Text *t) {
     text_add(t, "DTRC_INCLUDE ?= %s\nDTRC_LIB ?= %s\n", g->o->include_dir, g->o->lib_dir);
     text_str(t, "CFLAGS ?= " C_FLAGS "\nLDLIBS =");
     for (uint32_t i = 0; i < w.n; i++) text_add(t, " %s", w.at[i]);
-    text_str(t, "\n\ntrainer: program.c weights.bin\n"
-                "\t$(CC) $(CFLAGS) -I$(DTRC_INCLUDE) program.c -o $@.tmp -L$(DTRC_LIB) $(LDLIBS)\n"
-                "\tcat weights.bin >> $@.tmp\n"
-                "\tmv $@.tmp $@\n\n"
-                "clean:\n\trm -f trainer trainer.tmp\n");
+    text_str(
+        t,
+        "\n\ntrainer: program.c weights.bin\n"
+        "\t$(CC) $(CFLAGS) -I\"$(DTRC_INCLUDE)\" program.c -o $@.tmp -L\"$(DTRC_LIB)\" $(LDLIBS)\n"
+        "\tcat weights.bin >> $@.tmp\n"
+        "\tmv $@.tmp $@\n\n"
+        "clean:\n\trm -f trainer trainer.tmp\n");
 }
 
 /* Runs argv with its output in the file `log`. -1: it could not be started (errno). */

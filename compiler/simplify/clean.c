@@ -160,8 +160,40 @@ static bool changes_nothing(const Graph *g, const Node *n) {
     return n->op == OP_Expand || n->op == OP_Cast || n->op == OP_Copy;
 }
 
+static bool swaps_last_two(const Node *n) {
+    uint32_t rank;
+    const int64_t *perm = ir_get_ints(n, A_perm, &rank);
+    for (uint32_t i = 0; i + 2 < rank; i++)
+        if (perm[i] != i) return false;
+    return rank >= 2 && perm[rank - 1] == rank - 2;
+}
+
+/* A matrix product reads a transposed operand as it lies; NO_ID: none is transposed. */
+static ValueId clean_matmul(Rewrite *r, const Node *n) {
+    ValueId *in = ARENA_ARRAY(r->a, ValueId, n->nin);
+    Attr *at = ARENA_ARRAY(r->a, Attr, n->nattr + 2);
+    uint32_t nattr = 0;
+    bool trans[2] = {ir_get_i(n, A_trans_a, 0) != 0, ir_get_i(n, A_trans_b, 0) != 0}, any = false;
+    for (uint32_t i = 0; i < n->nin; i++) {
+        in[i] = n->in[i] == NO_ID ? NO_ID : r->map[n->in[i]];
+        NodeId def = in[i] == NO_ID ? NO_ID : r->g->value[in[i]].def;
+        if (i > 1 || def == NO_ID || r->g->node[def].op != OP_Transpose) continue;
+        if (!swaps_last_two(&r->g->node[def])) continue;
+        in[i] = r->g->node[def].in[0];
+        trans[i] = !trans[i];
+        any = true;
+    }
+    if (!any) return NO_ID;
+    for (uint32_t i = 0; i < n->nattr; i++)
+        if (n->attr[i].key != A_trans_a && n->attr[i].key != A_trans_b) at[nattr++] = n->attr[i];
+    if (trans[0]) at[nattr++] = attr_i(r->a, A_trans_a, 1);
+    if (trans[1]) at[nattr++] = attr_i(r->a, A_trans_b, 1);
+    return op_make_attr(r->g, n->phase, OP_MatMul, n->name, n->nin, in, at, nattr);
+}
+
 /* The new value that stands for output 0 of the old node, or NO_ID. */
 static ValueId simpler(Rewrite *r, const Node *n) {
+    if (n->op == OP_MatMul) return clean_matmul(r, n);
     if (n->nout != 1 || !n->nin || n->in[0] == NO_ID || any_kept(r, n)) return NO_ID;
     if (n->op == OP_Transpose) return clean_transpose(r, n);
     if (op_class(n) == CLS_VIEW) return view_of(r, n, behind_views(r->g, r->map[n->in[0]]));
@@ -177,7 +209,10 @@ static void clean_node(Rewrite *r, Seen *seen, NodeId id) {
         rw_copy(r, id);
         now = n->nout ? r->map[n->out[0]] : NO_ID;
     } else {
-        if (r->g->nnode > first) rw_rename(r, now, n->out[0]);
+        if (r->g->nnode > first) {
+            rw_rename(r, now, n->out[0]);
+            r->g->node[first].onnx = n->onnx;
+        }
         rw_replace(r, n->out[0], now);
     }
     if (r->g->nnode == first) return; /* it came to an older value */

@@ -19,6 +19,7 @@
 typedef struct {
     Rewrite r;
     Users users;
+    ValueId activation; /* the last one that was put under a leftover factor */
 } Patterns;
 
 /* alpha*base + beta */
@@ -165,6 +166,7 @@ static void put_activation(Patterns *t, const Node *n, const Activation *x) {
     ValueId y = op_make1(g, n->phase, x->op, n->name, t->r.map[x->x]);
     if (!near(x->factor, 1)) {
         Attr k = attr_f(t->r.a, A_alpha, x->factor);
+        t->activation = y;
         y = op_make_attr(g, n->phase, OP_Scale, n->name, 1, &y, &k, 1);
     }
     finish(t, n, n->out[0], y);
@@ -183,6 +185,7 @@ static bool put_scale(Patterns *t, const Node *n) {
         x = inner->in[0];
     }
     if (near(s.alpha, 1) && s.beta == 0 && !bits_get(t->r.kept, n->out[0])) {
+        if (x == t->activation) rw_rename(&t->r, x, n->out[0]);
         rw_replace(&t->r, n->out[0], x);
         return true;
     }
@@ -351,6 +354,7 @@ Graph *match_patterns(Arena *a, const Graph *g) {
     Patterns t;
     rw_begin(&t.r, a, g, NULL);
     t.users = ir_users(a, g);
+    t.activation = NO_ID;
     for (NodeId n = 0; n < g->nnode; n++)
         if (!put_pattern(&t, &g->node[n])) rw_copy(&t.r, n);
     return rw_end(&t.r);
