@@ -215,13 +215,15 @@ static bool transpose_node(Twins *t, const Node *n) {
     return true;
 }
 
-static bool is_image_op(const Twins *t, const Node *n) {
+/* An operator on images that are not channels-last yet. */
+static bool is_image_op(const Graph *g, const Node *n) {
+    if (ir_get_i(n, A_channels_last, 0)) return false;
     switch (n->op) {
     case OP_Conv:
     case OP_ConvGradX:
     case OP_MaxPool:
     case OP_AveragePool: return true;
-    case OP_BatchNorm: return rank_of(t, n->in[0]) >= 3;
+    case OP_BatchNorm: return g->value[n->in[0]].shape.rank >= 3;
     default: return false;
     }
 }
@@ -242,13 +244,8 @@ static bool follow(Twins *t, const Node *n) {
 }
 
 static bool has_images(const Graph *g) {
-    for (NodeId n = 0; n < g->nnode; n++) {
-        const Node *x = &g->node[n];
-        if (x->op == OP_BatchNorm && g->value[x->in[0]].shape.rank >= 3) return true;
-        if (x->op == OP_Conv || x->op == OP_ConvGradX || x->op == OP_MaxPool ||
-            x->op == OP_AveragePool)
-            return true;
-    }
+    for (NodeId n = 0; n < g->nnode; n++)
+        if (is_image_op(g, &g->node[n])) return true;
     return false;
 }
 
@@ -258,7 +255,7 @@ const Graph *channels_last(Arena *a, Diag *d, const Graph *g) {
     tw_begin(&t, a, d, g);
     for (NodeId id = 0; id < g->nnode; id++) {
         const Node *n = &g->node[id];
-        if (is_image_op(&t, n))
+        if (is_image_op(g, n))
             image_node(&t, n);
         else if (!follow(&t, n))
             plain_node(&t, id);

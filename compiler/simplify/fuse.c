@@ -221,6 +221,14 @@ static bool readers_follow(const Fuse *f, ValueId v, uint32_t id, uint32_t pos) 
     return true;
 }
 
+static bool read_only_in(const Fuse *f, ValueId v, uint32_t id) {
+    for (uint32_t i = f->users.first[v]; i < f->users.first[v + 1]; i++) {
+        const Member *m = &f->s.of[f->users.user[i]];
+        if (m->n != 1 || m->at[0] != id) return false;
+    }
+    return true;
+}
+
 /* Rule (c). A group of reductions may as well run where n stood: what it stores is small. */
 static bool try_share(Fuse *f, NodeId n) {
     const Node *nd = &f->s.g->node[n];
@@ -234,9 +242,9 @@ static bool try_share(Fuse *f, NodeId n) {
         uint32_t pos = ready_at(f, x, n, n) ? n : x->pos;
         if (!readers_follow(f, v, at[i], pos) || !may_read_at(f, n, pos, 0)) continue;
         join(f, n, at[i]);
-        f->s.of[n].stored = true;
+        f->s.of[n].stored = bits_get(f->kept, v) || !read_only_in(f, v, at[i]);
         x->pos = pos;
-        x->nelem = 1;
+        x->nelem = f->s.of[n].stored;
         return true;
     }
     return false;
