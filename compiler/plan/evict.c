@@ -81,16 +81,17 @@ static double eq_neighbours(Sim *s, StorageId x) {
 
 /* -1: goes for nothing; infinite: must stay. */
 static double score(Sim *s, StorageId x) {
-    if (s->want[x]) return INFINITY;
-    sim_refresh(s, x);
     s->work++;
-    uint32_t next = sim_next_use(s, x), below = s->next_below[x];
-    if (next == FOREVER && below == FOREVER) return -1;
-    if (isinf(s->ancestors[x])) return INFINITY;
+    if (s->want[x]) return INFINITY;
+    uint32_t next = sim_next_use(s, x);
+    if (next == FOREVER && !s->need[x]) return -1;
+    if (s->blocked[x]) return INFINITY;
     if (s->o.lookahead) {
-        if (below < next) next = below;
+        sim_refresh(s, x);
+        if (s->next_below[x] < next) next = s->next_below[x];
         return s->key[x] / s->dist[next > s->now ? next - s->now : 1];
     }
+    if (s->o.h == DTR_FULL || s->o.h == DTR_MSPS) sim_refresh(s, x);
     DtrStorage d = {.cost = s->p->cost[x],
                     .ancestors = s->ancestors[x],
                     .descendants = s->descendants[x],
@@ -100,10 +101,8 @@ static double score(Sim *s, StorageId x) {
     return dtr_score(s->o.h, &d);
 }
 
-bool sim_may_drop_dead(Sim *s, StorageId x) {
-    sim_refresh(s, x);
-    if (s->next_below[x] == FOREVER) return true;
-    return !s->o.lookahead && !isinf(s->ancestors[x]);
+bool sim_may_drop_dead(const Sim *s, StorageId x) {
+    return !s->need[x] || (!s->o.lookahead && !s->blocked[x]);
 }
 
 void sim_drop(Sim *s, StorageId x, bool evicted) {
@@ -115,12 +114,11 @@ void sim_drop(Sim *s, StorageId x, bool evicted) {
         VEC_PUSH(s->a, s->victims, x);
         VEC_PUSH(s->a, s->victim_at, 0);
     }
-    s->state[x] &= (uint8_t)~S_THERE;
     s->bytes -= s->p->bytes[x];
     if (!s->o.bytes_only && s->p->bytes[x]) space_give(&s->space, s->block[x]);
     EACH(s->p->views, x, t) s->defined[t] = false;
     sim_pool_remove(s, x);
-    sim_touch(s, x);
+    sim_gone(s, x);
     if (s->o.h == DTR_EQ && !s->o.lookahead) eq_evict(s, x);
     VEC_PUSH(s->a, s->step, ((SimStep){.kind = STEP_DROP, .id = x, .inplace = NO_ID}));
 }
@@ -214,9 +212,8 @@ static void bring_back(Sim *s, uint64_t need) {
                 s->block[x] = b;
             }
             s->bytes += bytes;
-            s->state[x] |= S_THERE;
+            sim_came(s, x);
             sim_pool_add(s, x);
-            sim_touch(s, x);
             s->step.at[first + i].id = NO_ID;
         }
     }

@@ -1,17 +1,17 @@
-/* lives.c - who can still need what during a simulation: next uses, closure costs of evicted
- * neighbourhoods, frozen runs, and storages that are done for good.
+/* lives.c - who can still need what during a simulation. Three facts are kept up to date by
+ * counting, with work proportional to what changes: needed  x is not there and will have to be made
+ * again: it has uses ahead, or a child that is not there is needed (need[x]: such children) lost x
+ * could not be made again: its maker is frozen, or a parent that is not there is lost (blocked[x]:
+ * such reasons) alive   something below x is there                      (alive[x]: children there
+ * or alive)
  *
- * Closure costs are cached per resident storage. When a storage x comes, goes or is frozen, the
- * caches that can change are those of resident storages reachable from x through storages that are
- * not there: sim_touch marks them dirty, sim_refresh recomputes one on demand.
- *
- * A storage is done when it has no use ahead and every run that reads it is closed; a run is closed
- * when it happened and either is frozen or all it makes is done. Done storages can never be needed
- * again, and walks stop there; without that, a walk in the backward pass would visit everything
- * above it. */
+ * Closure costs are cached per resident storage: `ancestors` sums what would have to be made first,
+ * `descendants` the needed storages that would need x, `next_below` their earliest use. When a
+ * storage comes or goes, the caches that can change are those of resident storages reached through
+ * storages that are not there; they are marked stale and recomputed when asked for. Sums of
+ * ancestors stop at a part of the base time: beyond it a storage is dear, no matter how dear. */
 #include "sim.h"
 
-#include <assert.h>
 #include <math.h>
 
 uint32_t sim_next_use(Sim *s, StorageId x) {
@@ -22,6 +22,91 @@ uint32_t sim_next_use(Sim *s, StorageId x) {
     return s->p->is_output[x] ? s->p->nrun : FOREVER;
 }
 
+static bool is_away(const Sim *s, StorageId x) {
+    return (s->state[x] & (S_MADE | S_THERE)) == S_MADE;
+}
+
+/* ---- counting ---- */
+
+static void push(Sim *s, StorageId x) {
+    VEC_PUSH(s->a, s->stack, x);
+}
+
+/* x, which is not there, is needed from now on; so are the parents that are not there. */
+static void need_on(Sim *s, StorageId x) {
+    s->state[x] |= S_NEED;
+    for (push(s, x); s->stack.n;) {
+        StorageId y = s->stack.at[--s->stack.n];
+        EACH(s->p->parents, y, z) {
+            s->work++;
+            if (s->need[z]++ || !is_away(s, z) || s->state[z] & S_NEED) continue;
+            s->state[z] |= S_NEED;
+            push(s, z);
+        }
+    }
+}
+
+static void need_off(Sim *s, StorageId x) {
+    s->state[x] &= (uint8_t)~S_NEED;
+    for (push(s, x); s->stack.n;) {
+        StorageId y = s->stack.at[--s->stack.n];
+        EACH(s->p->parents, y, z) {
+            s->work++;
+            if (--s->need[z] || !(s->state[z] & S_NEED) || sim_next_use(s, z) != FOREVER) continue;
+            s->state[z] &= (uint8_t)~S_NEED;
+            push(s, z);
+        }
+    }
+}
+
+/* x is lost and not there: one reason more (or less) for each child. */
+static void lost_on(Sim *s, StorageId x) {
+    for (push(s, x); s->stack.n;) {
+        StorageId y = s->stack.at[--s->stack.n];
+        EACH(s->p->children, y, z) {
+            s->work++;
+            if (!s->blocked[z]++ && is_away(s, z)) push(s, z);
+        }
+    }
+}
+
+static void lost_off(Sim *s, StorageId x) {
+    for (push(s, x); s->stack.n;) {
+        StorageId y = s->stack.at[--s->stack.n];
+        EACH(s->p->children, y, z) {
+            s->work++;
+            if (!--s->blocked[z] && is_away(s, z)) push(s, z);
+        }
+    }
+}
+
+static void alive_on(Sim *s, StorageId x) {
+    for (push(s, x); s->stack.n;) {
+        StorageId y = s->stack.at[--s->stack.n];
+        EACH(s->p->parents, y, z) {
+            s->work++;
+            if (!s->alive[z]++ && is_away(s, z)) push(s, z);
+        }
+    }
+}
+
+static void alive_off(Sim *s, StorageId x) {
+    for (push(s, x); s->stack.n;) {
+        StorageId y = s->stack.at[--s->stack.n];
+        EACH(s->p->parents, y, z) {
+            s->work++;
+            if (!--s->alive[z] && is_away(s, z)) push(s, z);
+        }
+    }
+}
+
+/* ---- stale caches ---- */
+
+/* h_DTR as published counts all evicted descendants, also those that nobody needs any more. */
+static bool counts_dead(const Sim *s) {
+    return !s->o.lookahead && s->o.h == DTR_FULL;
+}
+
 static bool visit(Sim *s, StorageId x) {
     s->work++;
     if (s->seen[x] == s->stamp) return false;
@@ -29,140 +114,119 @@ static bool visit(Sim *s, StorageId x) {
     return true;
 }
 
-static void touch_direction(Sim *s, StorageId x, const Lists *l) {
+static void start_walk(Sim *s, StorageId x) {
     s->stamp++;
-    s->stack.n = 0;
     s->seen[x] = s->stamp;
-    for (StorageId y = x;; y = s->stack.at[--s->stack.n]) {
-        EACH(*l, y, z) {
+    push(s, x);
+}
+
+/* Resident storages above x, through storages that are not there. */
+static void spoil_above(Sim *s, StorageId x) {
+    for (start_walk(s, x); s->stack.n;) {
+        StorageId y = s->stack.at[--s->stack.n];
+        EACH(s->p->parents, y, z) {
             if (!visit(s, z)) continue;
             if (sim_there(s, z))
-                s->state[z] |= S_DIRTY;
-            else if ((s->state[z] & (S_MADE | S_DONE)) == S_MADE)
-                VEC_PUSH(s->a, s->stack, z);
+                s->state[z] |= S_STALE_BELOW;
+            else if (is_away(s, z))
+                push(s, z);
         }
-        if (!s->stack.n) break;
     }
 }
 
-void sim_touch(Sim *s, StorageId x) {
-    s->state[x] |= S_DIRTY;
-    touch_direction(s, x, &s->p->children);
-    touch_direction(s, x, &s->p->parents);
+/* Resident storages below x. What is dear stays so when x goes. */
+static void spoil_below(Sim *s, StorageId x, bool came) {
+    for (start_walk(s, x); s->stack.n;) {
+        StorageId y = s->stack.at[--s->stack.n];
+        EACH(s->p->children, y, z) {
+            if (!visit(s, z)) continue;
+            if (is_away(s, z)) {
+                if (s->alive[z]) push(s, z);
+            } else if (came || s->ancestors[z] < s->dear) {
+                s->state[z] |= S_STALE_ABOVE;
+            }
+        }
+    }
 }
 
-static bool is_frozen(const Sim *s, StorageId x, uint8_t level) {
-    EACH(s->p->makers, x, r) if (s->frozen[r] >= level) return true;
-    return false;
+void sim_came(Sim *s, StorageId x) {
+    bool again = s->state[x] & S_MADE, was_alive = again && s->alive[x];
+    if (again) {
+        if (s->state[x] & S_NEED || counts_dead(s)) spoil_above(s, x);
+        spoil_below(s, x, true);
+        if (s->state[x] & S_NEED) need_off(s, x);
+        if (s->blocked[x]) lost_off(s, x);
+    }
+    s->state[x] |= S_THERE | S_MADE | S_STALE_ABOVE | S_STALE_BELOW;
+    if (!was_alive) alive_on(s, x);
 }
+
+void sim_gone(Sim *s, StorageId x) {
+    s->state[x] &= (uint8_t)~S_THERE;
+    if (sim_next_use(s, x) != FOREVER || s->need[x]) need_on(s, x);
+    if (s->blocked[x]) lost_on(s, x);
+    if (!s->alive[x]) alive_off(s, x);
+    if (s->state[x] & S_NEED || counts_dead(s)) spoil_above(s, x);
+    if (s->alive[x]) spoil_below(s, x, false);
+}
+
+void sim_freeze(Sim *s, uint32_t run, uint8_t level) {
+    bool first = !s->frozen[run];
+    if (s->frozen[run] < level) s->frozen[run] = level;
+    if (!first) return;
+    EACH(s->p->out, run, t) {
+        StorageId x = t == NO_ID ? NO_ID : s->p->storage[t];
+        if (x == NO_ID || !s->p->is_temp[x]) continue;
+        if (!s->blocked[x]++ && is_away(s, x)) lost_on(s, x);
+    }
+}
+
+/* ---- closure costs ---- */
 
 static void fill_ancestors(Sim *s, StorageId x) {
     double sum = 0;
-    s->stamp++;
-    s->stack.n = 0;
-    s->seen[x] = s->stamp;
-    for (StorageId y = x;; y = s->stack.at[--s->stack.n]) {
-        if (is_frozen(s, y, FREEZING)) {
-            s->ancestors[x] = INFINITY;
-            return;
-        }
+    for (start_walk(s, x); s->stack.n;) {
+        StorageId y = s->stack.at[--s->stack.n];
         EACH(s->p->parents, y, z) {
             if (sim_there(s, z) || !visit(s, z)) continue;
             sum += s->p->cost[z];
-            VEC_PUSH(s->a, s->stack, z);
+            push(s, z);
         }
-        if (!s->stack.n) break;
+        if (sum < s->dear) continue;
+        sum = s->dear;
+        s->stack.n = 0;
     }
     s->ancestors[x] = sum;
 }
 
-static bool is_open_below(const Sim *s, StorageId y) {
-    return (s->state[y] & (S_MADE | S_THERE | S_DONE)) == S_MADE && !is_frozen(s, y, FROZEN);
-}
-
 static void fill_descendants(Sim *s, StorageId x) {
+    bool dead = counts_dead(s);
     double sum = 0;
     uint32_t next = FOREVER;
-    s->stamp++;
-    s->stack.n = 0;
-    s->seen[x] = s->stamp;
-    for (StorageId y = x;; y = s->stack.at[--s->stack.n]) {
+    if (s->need[x] || dead) start_walk(s, x);
+    while (s->stack.n) {
+        StorageId y = s->stack.at[--s->stack.n];
         EACH(s->p->children, y, z) {
-            if (!is_open_below(s, z) || !visit(s, z)) continue;
+            if (!(dead ? is_away(s, z) : s->state[z] & S_NEED) || !visit(s, z)) continue;
             uint32_t n = sim_next_use(s, z);
             if (n < next) next = n;
             sum += s->p->cost[z];
-            VEC_PUSH(s->a, s->stack, z);
+            push(s, z);
         }
-        if (!s->stack.n) break;
+        if (sum >= s->dear && dead) s->stack.n = 0;
     }
     s->descendants[x] = sum;
     s->next_below[x] = next;
 }
 
 void sim_refresh(Sim *s, StorageId x) {
-    if (!(s->state[x] & S_DIRTY)) return;
-    s->state[x] &= (uint8_t)~S_DIRTY;
-    fill_ancestors(s, x);
-    fill_descendants(s, x);
+    uint8_t stale = s->state[x] & (S_STALE_ABOVE | S_STALE_BELOW);
+    if (!stale) return;
+    s->state[x] &= (uint8_t)~stale;
+    if (stale & S_STALE_ABOVE) fill_ancestors(s, x);
+    if (stale & S_STALE_BELOW) fill_descendants(s, x);
+    if (!s->o.lookahead) return;
     double cost = s->p->cost[x] + s->ancestors[x] + s->o.gamma * s->descendants[x];
     double bytes = (double)s->p->bytes[x];
-    if (s->o.lookahead) s->key[x] = pow(cost, s->o.alpha) / (bytes > 1 ? bytes : 1);
-}
-
-bool sim_is_needed(Sim *s, StorageId x) {
-    if (sim_next_use(s, x) != FOREVER) return true;
-    s->stamp++;
-    s->stack.n = 0;
-    s->seen[x] = s->stamp;
-    for (StorageId y = x;; y = s->stack.at[--s->stack.n]) {
-        EACH(s->p->children, y, z) {
-            if (!is_open_below(s, z) || !visit(s, z)) continue;
-            if (sim_next_use(s, z) != FOREVER) return true;
-            VEC_PUSH(s->a, s->stack, z);
-        }
-        if (!s->stack.n) return false;
-    }
-}
-
-/* ---- done ---- */
-
-static void set_done(Sim *s, StorageId x);
-
-/* The recursion of done storage -> closed run -> done storage runs over an explicit stack of runs.
- */
-static void close_run(Sim *s, uint32_t run) {
-    uint32_t base = s->stack.n;
-    VEC_PUSH(s->a, s->stack, run);
-    while (s->stack.n > base) {
-        uint32_t r = s->stack.at[--s->stack.n];
-        if (s->closed[r]) continue;
-        s->closed[r] = true;
-        EACH(s->p->in, r, t) {
-            StorageId x = s->p->storage[t];
-            if (!s->p->is_temp[x] || list_len(&s->p->views, x))
-                continue; /* views that cost: never done */
-            if (s->open_users[x] && !--s->open_users[x] && !s->p->is_output[x]) set_done(s, x);
-        }
-    }
-}
-
-static void set_done(Sim *s, StorageId x) {
-    s->state[x] |= S_DONE;
-    EACH(s->p->makers, x, r)
-    if (s->ran[r] && s->open_outs[r] && !--s->open_outs[r] && !s->closed[r])
-        VEC_PUSH(s->a, s->stack, r);
-}
-
-void sim_close_if_done(Sim *s, uint32_t run) {
-    s->stack.n = 0;
-    if (s->ran[run] && (s->frozen[run] == FROZEN || !s->open_outs[run])) close_run(s, run);
-}
-
-void sim_freeze(Sim *s, uint32_t run, uint8_t level) {
-    if (s->frozen[run] >= level) return;
-    s->frozen[run] = level;
-    EACH(s->p->out, run, t)
-    if (t != NO_ID && s->p->is_temp[s->p->storage[t]]) sim_touch(s, s->p->storage[t]);
-    if (level == FROZEN) sim_close_if_done(s, run);
+    s->key[x] = (s->o.alpha == 1 ? cost : pow(cost, s->o.alpha)) / (bytes > 1 ? bytes : 1);
 }

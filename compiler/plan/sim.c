@@ -8,6 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { DEAR = 16 }; /* lookahead: the part of the base time at which closure costs stop counting */
+
 Sim *sim_new(Arena *a, const Problem *p) {
     Sim *s = ARENA_NEW(a, Sim);
     *s = (Sim){.p = p, .a = a, .dist_beta = -1};
@@ -20,7 +22,9 @@ Sim *sim_new(Arena *a, const Problem *p) {
     s->use = ARENA_ARRAY(a, uint32_t, ns);
     s->block = ARENA_ARRAY(a, uint32_t, ns);
     s->pool_at = ARENA_ARRAY(a, uint32_t, ns);
-    s->open_users = ARENA_ARRAY(a, uint32_t, ns);
+    s->need = ARENA_ARRAY(a, uint32_t, ns);
+    s->blocked = ARENA_ARRAY(a, uint32_t, ns);
+    s->alive = ARENA_ARRAY(a, uint32_t, ns);
     s->last = ARENA_ARRAY(a, double, ns);
     s->ancestors = ARENA_ARRAY(a, double, ns);
     s->descendants = ARENA_ARRAY(a, double, ns);
@@ -29,34 +33,20 @@ Sim *sim_new(Arena *a, const Problem *p) {
     s->seen = ARENA_ARRAY(a, uint32_t, ns);
     s->eq_node = ARENA_ARRAY(a, uint32_t, ns);
     s->pool = ARENA_ARRAY(a, StorageId, ns);
-    s->ran = ARENA_ARRAY(a, bool, nr);
     s->frozen = ARENA_ARRAY(a, uint8_t, nr);
-    s->closed = ARENA_ARRAY(a, bool, nr);
-    s->open_outs = ARENA_ARRAY(a, uint32_t, nr);
     s->dist = ARENA_ARRAY(a, double, (uint64_t)nr + 2);
     return s;
 }
 
-/* Small outputs stay once they are there: worth it, and their makers can close. */
-static bool is_pinned(const Sim *s, StorageId x) {
-    return s->p->is_output[x] && s->p->bytes[x] <= s->o.capacity / 256;
-}
-
 static void reset_storages(Sim *s) {
     const Problem *p = s->p;
-    memset(s->open_outs, 0, p->nrun * sizeof *s->open_outs);
     for (StorageId x = 0; x < p->nstorage; x++) {
         s->lock[x] = s->want[x] = s->seen[x] = 0;
+        s->need[x] = s->blocked[x] = s->alive[x] = 0;
         s->pool_at[x] = s->eq_node[x] = NO_ID;
         s->use[x] = p->users.first[x];
-        s->open_users[x] = list_len(&p->users, x);
-        s->state[x] = S_DIRTY;
-        s->last[x] = 0;
-        if (!p->is_temp[x]) continue;
-        if (!s->open_users[x] && !p->is_output[x])
-            s->state[x] |= S_DONE;
-        else if (!is_pinned(s, x))
-            EACH(p->makers, x, r) s->open_outs[r]++;
+        s->state[x] = 0;
+        s->last[x] = s->ancestors[x] = 0;
     }
 }
 
@@ -71,9 +61,8 @@ static void reset(Sim *s, const SimOptions *o) {
     s->eq_up.n = s->eq_cost.n = 0;
     space_reset(&s->space, o->bytes_only ? 0 : o->capacity / p->align * p->align);
     memset(s->defined, 0, p->ntensor * sizeof *s->defined);
-    memset(s->ran, 0, p->nrun * sizeof *s->ran);
     memset(s->frozen, 0, p->nrun * sizeof *s->frozen);
-    memset(s->closed, 0, p->nrun * sizeof *s->closed);
+    s->dear = (double)p->base_ns / (o->lookahead ? DEAR : 1);
     reset_storages(s);
     if (o->lookahead && o->beta != s->dist_beta) {
         for (uint32_t i = 0; i < p->nrun + 2; i++) s->dist[i] = pow(i ? i : 1, o->beta);
@@ -109,9 +98,8 @@ static void fill_places(Sim *s, uint32_t r, uint32_t base) {
     for (uint32_t k = 0; k < list_len(&p->out, r); k++) {
         if (s->out.at[base + k].place != PLACE_RESIDENT) continue;
         StorageId x = p->out.at[p->out.first[r] + k];
-        s->state[x] |= S_THERE | S_MADE;
         s->lock[x]++;
-        sim_touch(s, x);
+        sim_came(s, x);
         if (s->eq_node[x] != NO_ID) {
             uint32_t i = s->eq_node[x];
             while (s->eq_up.at[i] != i) i = s->eq_up.at[i];
@@ -195,9 +183,8 @@ static bool place(Sim *s, uint32_t r, uint32_t base, StorageId taken, uint64_t *
 static void take_over(Sim *s, StorageId from, StorageId to) {
     s->block[to] = s->block[from];
     if (!s->o.bytes_only) s->space.block.at[s->block[to]].owner = to;
-    s->state[from] &= (uint8_t)~S_THERE;
     EACH(s->p->views, from, t) s->defined[t] = false;
-    sim_touch(s, from);
+    sim_gone(s, from);
 }
 
 static void freeze_readers(Sim *s, uint32_t r) {
@@ -213,6 +200,7 @@ static bool execute(Sim *s, uint32_t r, bool first) {
     fill_places(s, r, base);
     StorageId taken = choose_inplace(s, r, base);
     if (!place(s, r, base, taken, &workspace)) return false;
+    if (first) s->now = r + 1;
     if (taken != NO_ID) {
         s->out.at[base].offset = s->o.bytes_only ? 0 : s->space.block.at[s->block[taken]].offset;
         take_over(s, taken, p->out.at[p->out.first[r]]);
@@ -226,16 +214,10 @@ static bool execute(Sim *s, uint32_t r, bool first) {
         s->last[p->storage[t]] = s->clock;
         if (t >= p->nstorage) s->defined[t] = true;
     }
-    if (first) {
-        s->ran[r] = true;
-        s->now = r + 1;
-        sim_close_if_done(s, r);
-        freeze_readers(s, r);
-    }
+    if (first) freeze_readers(s, r);
     for (uint32_t k = 0; k < list_len(&p->out, r); k++) {
         StorageId x = p->out.at[p->out.first[r] + k];
-        if (s->out.at[base + k].place == PLACE_RESIDENT && !(is_pinned(s, x) && s->lock[x] == 1))
-            unlock(s, x);
+        if (s->out.at[base + k].place == PLACE_RESIDENT) unlock(s, x);
     }
     return s->cost <= s->o.cost_limit;
 }
@@ -311,12 +293,11 @@ static bool secure_readers(Sim *s, uint32_t r) {
     EACH(s->p->writes, r, w)
     EACH(s->p->readers, w, q) sim_freeze(s, q, FREEZING);
     EACH(s->p->writes, r, w)
-    EACH(s->p->readers, w, q) {
-        if (!s->ran[q] || s->frozen[q] == FROZEN || s->closed[q]) continue;
-        EACH(s->p->out, q, t) {
-            if (t == NO_ID || t >= s->p->nstorage || !s->p->is_temp[t] || sim_there(s, t)) continue;
-            if (!(s->state[t] & S_DONE) && sim_is_needed(s, t) && !secure(s, t)) return false;
-        }
+    EACH(s->p->readers, w, q)
+    EACH(s->p->out, q, t) {
+        if (t == NO_ID || s->frozen[q] == FROZEN || !(s->state[s->p->storage[t]] & S_NEED))
+            continue;
+        if (!secure(s, s->p->storage[t])) return false;
     }
     return true;
 }
@@ -344,8 +325,7 @@ static bool finish(Sim *s) {
 static void drop_forced(Sim *s, uint32_t r) {
     EACH(*s->o.drop_after, r, x) {
         if (!sim_there(s, x) || s->lock[x]) continue;
-        sim_refresh(s, x);
-        if (!isinf(s->ancestors[x])) sim_drop(s, x, false);
+        if (!s->blocked[x]) sim_drop(s, x, false);
     }
 }
 

@@ -58,7 +58,7 @@ typedef struct {
 } SimRequest;
 
 /* Sim.state bits */
-enum { S_THERE = 1, S_MADE = 2, S_DONE = 4, S_DIRTY = 8 };
+enum { S_THERE = 1, S_MADE = 2, S_NEED = 4, S_STALE_ABOVE = 8, S_STALE_BELOW = 16 };
 
 typedef struct {
     const Problem *p;
@@ -86,23 +86,22 @@ typedef struct {
     bool *defined; /* tensors after nstorage only */
     /* per storage */
     uint8_t *state;
-    uint32_t *lock, *want, *use, *block, *pool_at, *open_users;
-    double *last; /* clock of the last use */
-    double *ancestors,
-        *descendants;      /* cached closure costs; ancestors is infinite when lost once evicted */
-    double *key;           /* cached part of the lookahead score */
-    uint32_t *next_below;  /* cached: next use among evicted descendants */
-    uint32_t *seen, stamp; /* marks of walks */
-    uint32_t *eq_node;     /* dtr-eq: element of the storage while evicted */
-    VEC(uint32_t) eq_up;   /* union-find parents */
+    uint32_t *lock, *want, *use, *block, *pool_at;
+    uint32_t *need, *blocked, *alive; /* counters of lives.c */
+    double *last;                     /* clock of the last use */
+    double dear;                      /* where sums of ancestors stop */
+    double *ancestors, *descendants;  /* cached closure costs */
+    double *key;                      /* cached part of the lookahead score */
+    uint32_t *next_below;             /* cached: next use among evicted descendants */
+    uint32_t *seen, stamp;            /* marks of walks */
+    uint32_t *eq_node;                /* dtr-eq: element of the storage while evicted */
+    VEC(uint32_t) eq_up;              /* union-find parents */
     VEC(double) eq_cost;
     StorageId *pool; /* evictable: there, not locked */
     uint32_t npool;
     /* per run */
-    bool *ran, *closed;
-    uint8_t *frozen;       /* 0, FREEZING or FROZEN */
-    uint32_t *open_outs;
-    double *dist; /* distance^beta */
+    uint8_t *frozen; /* 0, FREEZING or FROZEN */
+    double *dist;    /* distance^beta */
     double dist_beta;
 } Sim;
 
@@ -115,12 +114,10 @@ void sim_drop(Sim *s, StorageId x, bool evicted);
 
 /* ---- lives.c: who can still need what ---- */
 uint32_t sim_next_use(Sim *s, StorageId x); /* run number, nrun for outputs, FOREVER */
-void sim_touch(Sim *s,
-               StorageId x); /* x came, went or was frozen: closure costs around it change */
-void sim_close_if_done(Sim *s, uint32_t run);
+void sim_came(Sim *s, StorageId x);
+void sim_gone(Sim *s, StorageId x);
 void sim_freeze(Sim *s, uint32_t run, uint8_t level);
-void sim_refresh(Sim *s, StorageId x);   /* brings the cached closure costs of x up to date */
-bool sim_is_needed(Sim *s, StorageId x); /* x is not there: will it have to be made again? */
+void sim_refresh(Sim *s, StorageId x); /* brings the cached closure costs of x up to date */
 
 /* ---- evict.c ---- */
 void sim_pool_add(Sim *s, StorageId x);
@@ -129,7 +126,7 @@ void sim_pool_remove(Sim *s, StorageId x);
  * other number. */
 uint32_t sim_make_room(Sim *s, uint64_t bytes, bool high_end, uint32_t owner);
 /* True when x, there and unlocked and without further use of its own, may go. */
-bool sim_may_drop_dead(Sim *s, StorageId x);
+bool sim_may_drop_dead(const Sim *s, StorageId x);
 
 static inline bool sim_there(const Sim *s, StorageId x) {
     return s->state[x] & S_THERE;
