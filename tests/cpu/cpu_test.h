@@ -90,6 +90,13 @@ static inline double worst(const float *got, const double *want, int64_t n) {
     return err / top;
 }
 
+/* The second run of a kernel of ours, with another number of threads: still the same bits. */
+#define OTHER_THREADS(call)                                                                        \
+    do {                                                                                           \
+        omp_set_num_threads(3);                                                                    \
+        call;                                                                                      \
+        omp_set_num_threads(2);                                                                    \
+    } while (0)
 #define CHECK_CLOSE(name, got, want, n, tol)                                                       \
     do {                                                                                           \
         double w_ = worst((got), (want), (n));                                                     \

@@ -37,9 +37,10 @@ static void check_softmax(const int64_t *s, int is_log) {
     Buf out = buf_new(x.n, 0), place = buf_copy(&x, 1), gx = buf_new(x.n, 1),
         gplace = buf_copy(&dy, 0);
     dtrt_softmax(buf_f(&x), buf_f(&out), s[0], n, inner, is_log);
-    dtrt_softmax(buf_f(&place), buf_f(&place), s[0], n, inner, is_log);
+    OTHER_THREADS(dtrt_softmax(buf_f(&place), buf_f(&place), s[0], n, inner, is_log));
     dtrt_softmax_grad(buf_f(&dy), buf_f(&out), buf_f(&gx), s[0], n, inner, is_log);
-    dtrt_softmax_grad(buf_f(&gplace), buf_f(&out), buf_f(&gplace), s[0], n, inner, is_log);
+    OTHER_THREADS(
+        dtrt_softmax_grad(buf_f(&gplace), buf_f(&out), buf_f(&gplace), s[0], n, inner, is_log));
     CHECK_CLOSE("softmax", buf_f(&out), y, total, 1e-6);
     CHECK_CLOSE("softmax gradient", buf_f(&gx), dx, total, 3e-6);
     CHECK_SAME("softmax in place", out, place);
@@ -99,9 +100,9 @@ static void check_loss(const int64_t *s, int is_log, int i32, int ignore, float 
     double ref = loss_reference(&l, buf_f(&x), t, (double)dloss, want);
     const void *labels = i32 ? (const void *)t32 : t;
     dtrt_loss_forward(&c, &l, buf_f(&x), labels, &loss, ws.at);
-    dtrt_loss_forward(&c, &l, buf_f(&x2), labels, &loss2, ws2.at);
+    OTHER_THREADS(dtrt_loss_forward(&c, &l, buf_f(&x2), labels, &loss2, ws2.at));
     dtrt_loss_grad(&c, &l, &dloss, buf_f(&x), labels, buf_f(&dx), ws.at);
-    dtrt_loss_grad(&c, &l, &dloss, buf_f(&x2), labels, buf_f(&dx2), ws2.at);
+    OTHER_THREADS(dtrt_loss_grad(&c, &l, &dloss, buf_f(&x2), labels, buf_f(&dx2), ws2.at));
     CHECK_NEAR((double)loss, ref, 1e-6 * fmax(1.0, fabs(ref)));
     CHECK(!memcmp(&loss, &loss2, sizeof loss));
     CHECK_CLOSE("loss gradient", buf_f(&dx), want, total, 2e-6);
@@ -158,7 +159,8 @@ static void check_layernorm(int64_t rows, int64_t n, int with_bias) {
     const float *bp = with_bias ? buf_f(&bias) : NULL;
     dtrt_layernorm(buf_f(&x), buf_f(&scale), bp, buf_f(&y), buf_f(&mean), buf_f(&inv), rows, n,
                    1e-5f);
-    dtrt_layernorm(buf_f(&x), buf_f(&scale), bp, buf_f(&y2), NULL, NULL, rows, n, 1e-5f);
+    OTHER_THREADS(
+        dtrt_layernorm(buf_f(&x), buf_f(&scale), bp, buf_f(&y2), NULL, NULL, rows, n, 1e-5f));
     dtrt_layernorm_grad_x(buf_f(&dy), buf_f(&x), buf_f(&scale), buf_f(&mean), buf_f(&inv),
                           buf_f(&dx), rows, n);
     dtrt_layernorm_grad_x(buf_f(&dy), buf_f(&x), buf_f(&scale), buf_f(&mean), buf_f(&inv),
@@ -204,7 +206,7 @@ static void check_sum(int nd, const int64_t *dim, unsigned mask) {
         want[o] += 0.5 * (double)buf_f(&x)[i];
     }
     dtrt_reduce_sum(buf_f(&x), buf_f(&y), nd, dim, red, 0.5f);
-    dtrt_reduce_sum(buf_f(&x2), buf_f(&y2), nd, dim, red, 0.5f);
+    OTHER_THREADS(dtrt_reduce_sum(buf_f(&x2), buf_f(&y2), nd, dim, red, 0.5f));
     CHECK_CLOSE("sum", buf_f(&y), want, outs, 1e-6);
     CHECK_SAME("sum", y, y2);
     Buf *all[] = {&x, &x2, &y, &y2};
