@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -103,6 +104,12 @@ static double median(float *ms, uint64_t done) {
     return n % 2 ? (double)ms[n / 2] : ((double)ms[n / 2 - 1] + (double)ms[n / 2]) / 2;
 }
 
+/* Largest resident set of the whole process so far: block, libraries, buffers, code. */
+static uint64_t max_resident_bytes(void) {
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) ? 0 : (uint64_t)u.ru_maxrss * 1024;
+}
+
 Status dtrt_report_summary(Runtime *rt, Report *r) {
     const DtrtProgram *p = rt->p;
     char hex[65];
@@ -121,8 +128,9 @@ Status dtrt_report_summary(Runtime *rt, Report *r) {
     printf(",\"budget_bytes\":%" PRIu64 ",\"peak_bytes\":%" PRIu64
            ",\"planned_peak_bytes\":%" PRIu64,
            p->budget_bytes, rt->block_bytes, p->persistent_bytes + p->arena_bytes);
-    printf(",\"persistent_bytes\":%" PRIu64 ",\"library_bytes\":%" PRIu64, p->persistent_bytes,
-           rt->library_bytes);
+    printf(",\"persistent_bytes\":%" PRIu64 ",\"library_bytes\":%" PRIu64
+           ",\"max_resident_bytes\":%" PRIu64,
+           p->persistent_bytes, rt->library_bytes, max_resident_bytes());
     printf(",\"planned_overhead\":%.6g,\"recomputed_runs\":%u,\"evictions\":%u,\"threads\":%d",
            p->planned_overhead, p->recomputed_runs, p->evictions, rt->ctx.threads);
     if (r->epoch_counted)
