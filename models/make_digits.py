@@ -63,12 +63,12 @@ def make_model():
         return output
 
     x = "image"
-    for i, (c_in, c_out) in enumerate([(1, 16), (16, 16), (16, 32), (32, 32)], 1):
+    for i, (c_in, c_out) in enumerate([(1, 16), (16, 16), (16, 16), (16, 16), (16, 32), (32, 32)], 1):
         x = node("Conv", [x] + weight(f"conv{i}", c_out, c_in, 3, 3), f"conv{i}", kernel_shape=[3, 3],
                  pads=[1, 1, 1, 1])
         x = node("Relu", [x], f"relu{i}")
-        if i % 2 == 0:
-            x = node("MaxPool", [x], f"pool{i // 2}", kernel_shape=[2, 2], strides=[2, 2])
+        if i in (4, 6):
+            x = node("MaxPool", [x], f"pool{i}", kernel_shape=[2, 2], strides=[2, 2])
     x = node("Flatten", [x], "flat", axis=1)
     node("Gemm", [x] + weight("fc", 10, 32 * 2 * 2), "logits", transB=1)
     graph = helper.make_graph(nodes, "digits",

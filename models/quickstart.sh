@@ -24,13 +24,13 @@ echo "building dtrc ..."
 "$python" models/make_digits.py "$out"
 
 run() {
-    echo "\$ $*"
+    echo "\$ $*" >&2
     "$@"
 }
 run build/release/bin/dtrc "$out/digits.onnx" --batch 50 --budget "$budget" --optimizer sgd:momentum=0.9 \
     -o "$out/digits"
 run "$out/digits" --data "$out/digits_train.npz" --epochs 20 --lr 0.02 --seed 0 \
-    --save "$out/digits.safetensors" --json | tee "$out/digits.out" | grep -v '^{'
+    --save "$out/digits.safetensors" --json >"$out/digits.out"
 "$python" - "$out/digits.out" <<'PY'
 import json, sys
 s = json.loads(open(sys.argv[1]).read().strip().splitlines()[-1])
