@@ -1,18 +1,21 @@
 /* fuse.c - which elementwise nodes and column reductions run as one loop.
  *
  * Step graph -> the same with Fused nodes. Nodes are visited backwards, so that a producer finds
- * all its consumers in groups. It joins them (a) when one group over the same space holds every
- * consumer: its value is then never stored; (b) when it is cheap and at most three groups hold
- * them: each computes it anew (ReLU's gradient in both loops of batch norm's); (c) else it may
- * share the loop of a reduction that reads it and still store its value: one pass over its operands
- * instead of two. Then reductions that read a common operand merge. The groups stay convex because
- * a group runs at the place of one member, after all its operands and before all readers of what it
- * stores.
+ * all its consumers in groups. It joins them
+ *   - when one group over the same space holds every consumer: its value is never stored;
+ *   - when it is cheap and at most three groups hold them: each computes it anew. ReLU's gradient
+ *     stands in both loops of batch norm's; batch norm before SiLU is computed again in the
+ *     backward pass, which has its operands anyway, instead of being kept;
+ *   - else it may share the loop of a reduction that reads it and still store its value: one pass
+ *     over its operands instead of two.
+ * Then reductions that read a common operand merge. The groups stay convex because a group runs at
+ * the place of one member, after all its operands and before all readers of what it stores.
  *
  * Memory decides with: operands must not live longer than before by more than the value that is no
- * longer stored, unless nothing of size happens between the old place and the new one. Updates of a
- * weight stay behind its readers (I5). Nothing here depends on a budget, so every budget runs the
- * same kernels and gets the same bits. */
+ * longer stored, unless nothing of size happens between the old place and the new one; into the
+ * next phase they must not live longer at all. Updates of a weight stay behind its readers (I5).
+ * Nothing here depends on a budget, so every budget runs the same kernels and gets the same bits.
+ */
 #include "fuse.h"
 
 #include <assert.h>
@@ -23,7 +26,8 @@ typedef struct {
     Groups s;
     Users users;
     Bits kept, kept_storage;         /* values, storages that outlive the step's last reader */
-    uint32_t *mutated;               /* per value: first node that mutates it, or NO_ID */
+    NodeId *mutator;                 /* per value: the first node that mutates it, or NO_ID */
+    uint32_t *mutated;               /* per value: the place after which that happens, or NO_ID */
     uint32_t *reader_first, *reader; /* per storage: nodes that read it, CSR */
 } Fuse;
 
@@ -113,12 +117,36 @@ static bool is_near(const Fuse *f, NodeId n, uint32_t pos) {
     return true;
 }
 
+/* An update of a weight can wait when the gradient that it reads is small. */
+static bool can_wait(const Fuse *f, NodeId update, uint64_t size) {
+    const Graph *g = f->s.g;
+    const Node *u = &g->node[update];
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < u->nin; i++)
+        if (u->in[i] != NO_ID && !is_persistent(g->value[u->in[i]].role))
+            bytes += value_bytes(g, u->in[i]);
+    return u->phase == PHASE_UPDATE && bytes <= size / 8;
+}
+
 /* May n's operands be read at place pos as well? */
 static bool may_read_at(const Fuse *f, NodeId n, uint32_t pos, uint64_t saved) {
-    const Node *nd = &f->s.g->node[n];
-    for (uint32_t i = 0; i < nd->nin; i++)
-        if (nd->in[i] != NO_ID && f->mutated[nd->in[i]] < pos) return false; /* I5 */
+    const Graph *g = f->s.g;
+    const Node *nd = &g->node[n];
+    for (uint32_t i = 0; i < nd->nin; i++) {
+        if (nd->in[i] == NO_ID || f->mutated[nd->in[i]] >= pos) continue;
+        if (!can_wait(f, f->mutator[nd->in[i]], value_bytes(g, nd->out[0]))) return false; /* I5 */
+    }
     return is_near(f, n, pos) || extension(f, n, pos) <= saved + saved / 16;
+}
+
+/* n's operands are read at place pos: updates of them wait. */
+static void read_at(Fuse *f, NodeId n, uint32_t pos) {
+    const Node *nd = &f->s.g->node[n];
+    for (uint32_t i = 0; i < nd->nin; i++) {
+        if (nd->in[i] == NO_ID || f->mutated[nd->in[i]] >= pos) continue;
+        f->mutated[nd->in[i]] = pos;
+        f->s.delay[f->mutator[nd->in[i]]] = pos;
+    }
 }
 
 /* ---- groups ---- */
@@ -137,7 +165,7 @@ static uint32_t new_group(Fuse *f, NodeId n) {
 
 static bool fits(const Fuse *f, NodeId n, const Group *x) {
     const Node *nd = &f->s.g->node[n];
-    return nd->phase == x->phase && shape_eq(&f->s.g->value[nd->out[0]].shape, &x->space) &&
+    return nd->phase <= x->phase && shape_eq(&f->s.g->value[nd->out[0]].shape, &x->space) &&
            x->member.n < FUSE_MEMBERS;
 }
 
@@ -183,7 +211,7 @@ static uint32_t consumer_groups(const Fuse *f, ValueId v, uint32_t *out, uint32_
     return n;
 }
 
-/* Rules (a) and (b). */
+/* The first two rules. */
 static bool try_vanish(Fuse *f, NodeId n) {
     const Node *nd = &f->s.g->node[n];
     uint32_t at[FUSE_COPIES];
@@ -193,12 +221,16 @@ static bool try_vanish(Fuse *f, NodeId n) {
     bool cheap = (op_def(nd->op)->flags & OPF_CHEAP) != 0;
     if (!all || ngroup == 0 || ngroup > (cheap ? FUSE_COPIES : 1)) return false;
     uint32_t last = 0;
+    bool later = false;
     for (uint32_t i = 0; i < ngroup; i++) {
-        if (!fits(f, n, group(f, at[i])) || !inputs_fit(f, n, at[i], ngroup > 1)) return false;
-        last = group(f, at[i])->pos > last ? group(f, at[i])->pos : last;
+        const Group *x = group(f, at[i]);
+        if (!fits(f, n, x) || !inputs_fit(f, n, at[i], ngroup > 1)) return false;
+        last = x->pos > last ? x->pos : last;
+        later |= x->phase != nd->phase;
     }
-    if (!may_read_at(f, n, last, value_bytes(f->s.g, nd->out[0]))) return false;
+    if (!may_read_at(f, n, last, later ? 0 : value_bytes(f->s.g, nd->out[0]))) return false;
     for (uint32_t i = 0; i < ngroup; i++) join(f, n, at[i]);
+    read_at(f, n, last);
     return true;
 }
 
@@ -229,7 +261,7 @@ static bool read_only_in(const Fuse *f, ValueId v, uint32_t id) {
     return true;
 }
 
-/* Rule (c). A group of reductions may as well run where n stood: what it stores is small. */
+/* The third rule. A group of reductions may as well run where n stood: what it stores is small. */
 static bool try_share(Fuse *f, NodeId n) {
     const Node *nd = &f->s.g->node[n];
     ValueId v = nd->out[0];
@@ -238,10 +270,13 @@ static bool try_share(Fuse *f, NodeId n) {
     uint32_t ngroup = consumer_groups(f, v, at, 16, &all);
     for (uint32_t i = 0; i < ngroup && i < 16; i++) {
         Group *x = group(f, at[i]);
-        if (!x->kept || x->nelem || !fits(f, n, x) || !inputs_fit(f, n, at[i], false)) continue;
+        if (!x->kept || x->nelem || x->phase != nd->phase || !fits(f, n, x) ||
+            !inputs_fit(f, n, at[i], false))
+            continue;
         uint32_t pos = ready_at(f, x, n, n) ? n : x->pos;
         if (!readers_follow(f, v, at[i], pos) || !may_read_at(f, n, pos, 0)) continue;
         join(f, n, at[i]);
+        read_at(f, n, pos);
         f->s.of[n].stored = bits_get(f->kept, v) || !read_only_in(f, v, at[i]);
         x->pos = pos;
         x->nelem = f->s.of[n].stored;
@@ -333,12 +368,15 @@ static void merge_reductions(Fuse *f) {
 
 static void fill_mutated(Fuse *f) {
     const Graph *g = f->s.g;
+    f->mutator = ARENA_ARRAY(f->s.a, NodeId, g->nvalue + 1);
     f->mutated = ARENA_ARRAY(f->s.a, uint32_t, g->nvalue + 1);
-    for (ValueId v = 0; v < g->nvalue; v++) f->mutated[v] = NO_ID;
+    f->s.delay = ARENA_ARRAY(f->s.a, uint32_t, g->nnode + 1);
+    for (NodeId n = 0; n < g->nnode; n++) f->s.delay[n] = NO_ID;
+    for (ValueId v = 0; v < g->nvalue; v++) f->mutator[v] = f->mutated[v] = NO_ID;
     for (NodeId n = g->nnode; n-- > 0;)
         for (uint32_t i = 0; i < g->node[n].nin; i++)
             if (g->node[n].in[i] != NO_ID && (op_def(g->node[n].op)->mutates >> i & 1))
-                f->mutated[g->node[n].in[i]] = n;
+                f->mutator[g->node[n].in[i]] = f->mutated[g->node[n].in[i]] = n;
 }
 
 /* A view itself reads nothing; those who read the view do. */

@@ -29,6 +29,8 @@ typedef struct {
     const Graph *g;
     VEC(Group) group;
     Member *of; /* per node */
+    uint32_t
+        *delay; /* per node: an update that runs after this place of the order; NO_ID: in its own */
 } Groups;
 
 bool is_in_group(const Groups *s, NodeId n, uint32_t group);

@@ -145,8 +145,27 @@ static void build_group(Build *b, uint32_t id) {
     add_outputs(b, now, body);
 }
 
+/* Updates that wait, by the place that they wait for; CSR, in node order. */
+typedef struct {
+    uint32_t *first;
+    NodeId *node;
+} Delayed;
+
+static Delayed delayed_updates(const Groups *s) {
+    uint32_t n = s->g->nnode;
+    Delayed d = {ARENA_ARRAY(s->a, uint32_t, n + 2), ARENA_ARRAY(s->a, NodeId, n + 1)};
+    for (NodeId k = 0; k < n; k++)
+        if (s->delay[k] != NO_ID) d.first[s->delay[k] + 1]++;
+    for (uint32_t i = 1; i < n + 2; i++) d.first[i] += d.first[i - 1];
+    uint32_t *at = ARENA_ARRAY(s->a, uint32_t, n + 1);
+    for (NodeId k = 0; k < n; k++)
+        if (s->delay[k] != NO_ID) d.node[d.first[s->delay[k]] + at[s->delay[k]]++] = k;
+    return d;
+}
+
 Graph *fuse_build(const Groups *s) {
     Build b = {.s = s};
+    Delayed next = delayed_updates(s);
     rw_begin(&b.r, s->a, s->g, NULL);
     uint32_t *at = ARENA_ARRAY(s->a, uint32_t, s->g->nnode + 1);
     for (NodeId n = 0; n < s->g->nnode; n++) at[n] = NO_ID;
@@ -158,8 +177,9 @@ Graph *fuse_build(const Groups *s) {
     for (NodeId n = 0; n < s->g->nnode; n++) {
         if (at[n] != NO_ID)
             build_group(&b, at[n]);
-        else if (s->of[n].n == 0)
+        else if (s->of[n].n == 0 && s->delay[n] == NO_ID)
             rw_copy(&b.r, n);
+        for (uint32_t k = next.first[n]; k < next.first[n + 1]; k++) rw_copy(&b.r, next.node[k]);
     }
     return rw_end(&b.r);
 }

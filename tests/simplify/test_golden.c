@@ -22,7 +22,7 @@ static const struct {
     {"image", images},      {"shuffle", images},      {"patches", images},
     {"plain", images},      {"norm", forward},        {"activations", forward},
     {"library", forward},   {"bn_block", fuse_graph}, {"forward", fuse_graph},
-    {"memory", fuse_graph}, {"update", fuse_graph},
+    {"memory", fuse_graph}, {"update", fuse_graph},   {"swish", fuse_graph},
 };
 
 int main(void) {
