@@ -43,10 +43,10 @@ static uint32_t operand(const Build *b, ValueId v) {
     NodeId def = b->s->g->value[v].def;
     for (uint32_t i = 0; i < b->n && def != NO_ID; i++)
         if (b->order[i] == def) return b->nin + i;
-    for (uint32_t i = 0; i < b->nin; i++)
-        if (b->in[i] == v) return i;
-    assert(!"an operand of a fused node is an input or a member");
-    return 0;
+    uint32_t k = 0;
+    while (k < b->nin && b->in[k] != v) k++;
+    assert(k < b->nin); /* an operand is an input or a member */
+    return k;
 }
 
 static FusedInst instruction(const Build *b, NodeId id) {

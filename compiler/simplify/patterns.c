@@ -87,7 +87,8 @@ static bool affine_of(const Graph *g, ValueId f, ValueId x, double *alpha, doubl
     if (a.base != b.base || b.alpha == 0) return false;
     *alpha = a.alpha / b.alpha;
     *beta = a.beta - *alpha * b.beta;
-    return fabs(*beta) > 1e-6 * fabs(a.beta) || !(*beta = 0);
+    if (fabs(*beta) <= 1e-6 * fabs(a.beta)) *beta = 0; /* rounding */
+    return true;
 }
 
 typedef struct {

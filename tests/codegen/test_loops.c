@@ -52,7 +52,7 @@ static double eval(const FusedInst *in, const double *x, uint64_t index) {
     case OP_Dropout: return (double)dtrt_dropout((float)x[0], (float)p, 7, 3, in->key, index);
     case OP_Cast: return trunc(x[0]);
     case OP_Expand: return x[0];
-    default: CHECK(!"an operator that the test does not know"); return 0;
+    default: CHECK(in->op == OP_NONE); return 0; /* an operator that the test does not know */
     }
 }
 
