@@ -1,5 +1,5 @@
-/* fuzz_ir.c - any text as a graph: what the parser accepts, the verifier can judge; what both accept
- * prints to a text that gives the same print again. */
+/* fuzz_ir.c - any text as a graph: what the parser accepts, the verifier can judge; what both
+ * accept prints to a text that gives the same print again. */
 #include "ops.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* fuzz_onnx.c - any bytes as an ONNX file: an import either fails with a message or gives a graph that
- * the verifier accepts. The file has no name in a folder, so external data is never found. */
+/* fuzz_onnx.c - any bytes as an ONNX file: an import either fails with a message or gives a graph
+ * that the verifier accepts. The file has no name in a folder, so external data is never found. */
 #include "onnx.h"
 
 #include <stdlib.h>
