@@ -95,12 +95,17 @@ build() {
     cmake --preset "$preset" && cmake --build --preset "$preset" -j "$jobs" ${1:+--target "$@"}
 }
 
+no_warnings() {
+    ! grep -E 'warning:' "$logs/build-$1.log"
+}
+
 # A part that needs a build makes it once; when that fails, so does the run.
 built=
 need_build() {
     case " $built " in *" $1 "*) return 0 ;; esac
     if step "build-$1" build "$1"; then
         built="$built $1"
+        step "warnings-$1" no_warnings "$1"
         return 0
     fi
     finish
