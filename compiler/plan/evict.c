@@ -89,7 +89,9 @@ static double score(Sim *s, StorageId x) {
     if (s->o.lookahead) {
         sim_refresh(s, x);
         if (s->next_below[x] < next) next = s->next_below[x];
-        return s->key[x] / s->dist[next > s->now ? next - s->now : 1];
+        if (next <= s->now) next = s->now + 1;
+        double v = s->key[x] / s->dist[next - s->now];
+        return s->o.weight ? v * (double)s->o.weight[s->use[x] + x] : v;
     }
     if (s->o.h == DTR_FULL || s->o.h == DTR_MSPS) sim_refresh(s, x);
     DtrStorage d = {.cost = s->p->cost[x],
@@ -114,6 +116,7 @@ void sim_drop(Sim *s, StorageId x, bool evicted) {
         VEC_PUSH(s->a, s->victims, x);
         VEC_PUSH(s->a, s->victim_at, 0);
     }
+    if (evicted && s->o.weight) VEC_PUSH(s->a, s->evicted, s->use[x] + x);
     s->bytes -= s->p->bytes[x];
     if (!s->o.bytes_only && s->p->bytes[x]) space_give(&s->space, s->block[x]);
     EACH(s->p->views, x, t) s->defined[t] = false;

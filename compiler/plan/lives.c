@@ -134,7 +134,7 @@ static void spoil_above(Sim *s, StorageId x) {
     }
 }
 
-/* Resident storages below x. What is dear stays so when x goes. */
+/* Resident storages below x. What is dear stays dear, unless its own parent came. */
 static void spoil_below(Sim *s, StorageId x, bool came) {
     for (start_walk(s, x); s->stack.n;) {
         StorageId y = s->stack.at[--s->stack.n];
@@ -142,7 +142,7 @@ static void spoil_below(Sim *s, StorageId x, bool came) {
             if (!visit(s, z)) continue;
             if (is_away(s, z)) {
                 if (s->alive[z]) push(s, z);
-            } else if (came || s->ancestors[z] < s->dear) {
+            } else if (s->ancestors[z] < s->dear || (came && y == x)) {
                 s->state[z] |= S_STALE_ABOVE;
             }
         }
@@ -187,6 +187,7 @@ static void fill_ancestors(Sim *s, StorageId x) {
     double sum = 0;
     for (start_walk(s, x); s->stack.n;) {
         StorageId y = s->stack.at[--s->stack.n];
+        s->work += 2;
         EACH(s->p->parents, y, z) {
             if (sim_there(s, z) || !visit(s, z)) continue;
             sum += s->p->cost[z];
@@ -206,6 +207,7 @@ static void fill_descendants(Sim *s, StorageId x) {
     if (s->need[x] || dead) start_walk(s, x);
     while (s->stack.n) {
         StorageId y = s->stack.at[--s->stack.n];
+        s->work += 2;
         EACH(s->p->children, y, z) {
             if (!(dead ? is_away(s, z) : s->state[z] & S_NEED) || !visit(s, z)) continue;
             uint32_t n = sim_next_use(s, z);

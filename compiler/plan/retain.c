@@ -38,6 +38,7 @@ typedef struct {
     Gap *gap;
     double *room;   /* C_t */
     double *price;  /* l_t */
+    double *best;   /* the l_t of the best value */
     double *prefix; /* sums of prices before t */
     double *load;   /* difference array, then subgradient */
 } Retain;
@@ -137,24 +138,29 @@ static double ascend(Retain *x) {
             x->price[t] = l > 0 ? l : 0;
         }
     }
-    return best;
+    return best < scale ? best : scale; /* unbounded prices: no plan at all */
+}
+
+/* The bound in ns. */
+static double solve(Arena *a, const Problem *p, uint64_t capacity) {
+    Retain x = {.nrun = p->nrun};
+    uint64_t n = (uint64_t)p->nrun + 1;
+    x.room = ARENA_ARRAY(a, double, n);
+    x.price = ARENA_ARRAY(a, double, n);
+    x.prefix = ARENA_ARRAY(a, double, n);
+    x.load = ARENA_ARRAY(a, double, n);
+    fill_gaps(a, p, &x);
+    fill_room(p, capacity, &x);
+    return ascend(&x);
 }
 
 double plan_lower_bound(Arena *a, const Graph *g, const Cost *c, uint64_t budget) {
     (void)a;
     Arena *t = arena_new();
     const Problem *p = problem_new(t, g, c, NULL, false);
-    Retain x = {.nrun = p->nrun};
     double bound = 0;
-    if (budget >= p->persistent_bytes && p->base_ns) {
-        x.room = ARENA_ARRAY(t, double, (uint64_t)p->nrun + 1);
-        x.price = ARENA_ARRAY(t, double, (uint64_t)p->nrun + 1);
-        x.prefix = ARENA_ARRAY(t, double, (uint64_t)p->nrun + 1);
-        x.load = ARENA_ARRAY(t, double, (uint64_t)p->nrun + 1);
-        fill_gaps(t, p, &x);
-        fill_room(p, plan_capacity(p, budget), &x);
-        bound = ascend(&x) / (double)p->base_ns;
-    }
+    if (budget >= p->persistent_bytes && p->base_ns)
+        bound = solve(t, p, plan_capacity(p, budget)) / (double)p->base_ns;
     arena_free(t);
     return bound;
 }

@@ -58,7 +58,7 @@ static void reset(Sim *s, const SimOptions *o) {
     s->clock = 1;
     s->cost = s->work = s->bytes = s->byte_peak = 0;
     s->step.n = s->out.n = s->frame.n = s->held.n = s->stack.n = s->secured.n = 0;
-    s->eq_up.n = s->eq_cost.n = 0;
+    s->eq_up.n = s->eq_cost.n = s->evicted.n = 0;
     space_reset(&s->space, o->bytes_only ? 0 : o->capacity / p->align * p->align);
     memset(s->defined, 0, p->ntensor * sizeof *s->defined);
     memset(s->frozen, 0, p->nrun * sizeof *s->frozen);

@@ -26,10 +26,11 @@ typedef struct {
     bool lookahead;    /* score by distance to the next use instead of h */
     DtrHeuristic h;
     double alpha, beta,
-        gamma;      /* lookahead: cost^alpha / (bytes * distance^beta), descendants times gamma */
-    bool window;    /* evict a cheapest contiguous run of storages */
-    bool regret;    /* bring back victims whose bytes were not taken after all */
-    bool two_ended; /* short lives at the high end of holes */
+        gamma; /* lookahead: cost^alpha / (bytes * distance^beta), descendants times gamma */
+    const float *weight;     /* lookahead: factor of each gap's score, or NULL; gap = use[x] + x */
+    bool window;             /* evict a cheapest contiguous run of storages */
+    bool regret;             /* bring back victims whose bytes were not taken after all */
+    bool two_ended;          /* short lives at the high end of holes */
     uint64_t cost_limit;     /* give up past this time of all runs */
     uint64_t work_limit;     /* give up past this many elementary steps; 0: none */
     const Lists *drop_after; /* per run: storages to drop right after its first time; or NULL */
@@ -80,6 +81,7 @@ typedef struct {
     VEC(StorageId) secured;  /* locked until the mutation happened */
     VEC(StorageId) victims;  /* of the current search for room */
     VEC(uint64_t) victim_at;
+    VEC(uint32_t) evicted; /* gaps of what was evicted, when o.weight is given */
     VEC(uint32_t) window;
     VEC(double) window_cost;
     /* per tensor */

@@ -10,33 +10,26 @@ bool plan_known(const char *planner) {
            dtr_heuristic(planner) != DTR_COUNT;
 }
 
-static Plan *make(Arena *a, const Problem *p, const PlanOptions *o, const char *planner) {
+/* Updates as soon as the gradient is complete (the graph's order) free gradients early, but freeze
+ * what reads the weight; updates at the end do the opposite. Single strategies keep the graph's
+ * order, the portfolio looks at both. */
+static Plan *make(Arena *a, Arena *scratch, const Graph *g, const Cost *c, const PlanOptions *o,
+                  const char *planner) {
+    const Problem *p = problem_new(scratch, g, c, NULL, o->bytes_only);
+    if (p->persistent_bytes > o->budget) return NULL;
+    if (p->floor_bytes > o->budget - p->persistent_bytes) return NULL;
     if (!strcmp(planner, "none")) return plan_none(a, p, o);
     if (!strcmp(planner, "sqrt")) return plan_sqrt(a, p, o);
-    return plan_dtr(a, p, o, dtr_heuristic(planner), UINT64_MAX);
-}
-
-/* Updates as soon as the gradient is complete (the graph's order) free gradients early, but freeze
- * what reads the weight; updates at the end do the opposite. Single strategies take the first that
- * works, the second only when the first fails; the portfolio looks at both. */
-static Plan *make_both(Arena *a, Arena *scratch, const Graph *g, const Cost *c,
-                       const PlanOptions *o, const char *planner) {
-    const Problem *p = problem_new(scratch, g, c, NULL, o->bytes_only);
-    if (p->persistent_bytes > o->budget || p->floor_bytes > o->budget - p->persistent_bytes)
-        return NULL;
-    bool all = !strcmp(planner, "static");
-    Plan *plan = all ? NULL : make(a, p, o, planner);
-    NodeId *order = plan ? NULL : problem_deferred_order(scratch, g);
-    const Problem *q = order ? problem_new(scratch, g, c, order, o->bytes_only) : NULL;
-    if (all) return plan_static(a, p, q, o);
-    return plan || !q ? plan : make(a, q, o, planner);
+    if (strcmp(planner, "static")) return plan_dtr(a, p, o, dtr_heuristic(planner), UINT64_MAX);
+    NodeId *order = problem_deferred_order(scratch, g);
+    return plan_static(a, p, order ? problem_new(scratch, g, c, order, o->bytes_only) : NULL, o);
 }
 
 PlanStatus plan_make(Arena *a, const Graph *g, const Cost *c, const PlanOptions *o, Plan **out) {
     const char *planner = o->planner ? o->planner : "static";
     assert(plan_known(planner));
     Arena *scratch = arena_new();
-    Plan *plan = make_both(a, scratch, g, c, o, planner);
+    Plan *plan = make(a, scratch, g, c, o, planner);
     arena_free(scratch);
     *out = plan;
     if (!plan) return PLAN_INFEASIBLE;

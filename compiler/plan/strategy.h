@@ -20,6 +20,11 @@ Plan *plan_sqrt(Arena *a, const Problem *p, const PlanOptions *o);
 /* ---- static.c ---- */
 /* p: base order; deferred: updates at the end, or NULL. */
 Plan *plan_static(Arena *a, const Problem *p, const Problem *deferred, const PlanOptions *o);
+/* ---- improve.c ---- */
+/* Local search around the member `so` of the portfolio, whose plan costs `cost`: NULL or a cheaper
+ * plan than `best`. Ends when the counted work is done. */
+Plan *plan_improve(Arena *a, Sim *s, SimOptions so, uint64_t cost, const Plan *best,
+                   uint64_t budget, uint64_t work);
 /* ---- totals.c ---- */
 /* Everything in the header but budget, arena_bytes, placed and planner. */
 void plan_fill_totals(const Graph *g, const Cost *c, Plan *plan);
