@@ -285,6 +285,9 @@ Status dtrt_report_profile(Runtime *rt);
 void dtrt_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void dtrt_hint(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void dtrt_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The progress line on a terminal stays open; a message ends it first. */
+void dtrt_line_is_open(bool open);
+void dtrt_end_line(void);
 /* A name from a model or a file, quoted, without control characters, cut when long. One of 8 static
  * buffers. */
 const char *dtrt_name_str(const char *s);

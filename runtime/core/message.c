@@ -9,8 +9,20 @@
 #define BUFFERS 8
 #define NAME_MAX_LEN 120
 
+static bool line_open;
+
+void dtrt_line_is_open(bool open) {
+    line_open = open;
+}
+
+void dtrt_end_line(void) {
+    if (line_open) fputc('\n', stderr);
+    line_open = false;
+}
+
 static void print(const char *kind, const char *fmt, va_list ap) {
     fflush(stdout);
+    dtrt_end_line();
     fprintf(stderr, "%s: ", kind);
     vfprintf(stderr, fmt, ap);
     fputc('\n', stderr);

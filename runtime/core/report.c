@@ -53,7 +53,8 @@ static void progress(Runtime *rt, Report *r, uint64_t now) {
     fprintf(stderr, "%sstep %" PRIu64 "/%" PRIu64 " loss %.6g%s lr %.4g %.0f samples/s mem %s%s",
             r->tty ? "\r" : "", r->done, r->steps, (double)rt->loss, acc, (double)rt->ctx.lr,
             seconds > 0 ? samples / seconds : 0, mem, r->tty ? "\x1b[K" : "\n");
-    if (r->tty && r->done == r->steps) fputc('\n', stderr);
+    dtrt_line_is_open(r->tty);
+    if (r->done == r->steps) dtrt_end_line();
     r->last_ns = now;
 }
 

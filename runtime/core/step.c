@@ -15,6 +15,7 @@
 void dtrt_fail(DtrtCtx *c, const char *fmt, ...) {
     Runtime *rt = c->user;
     va_list ap;
+    dtrt_end_line();
     fputs("error: ", stderr);
     if (rt->running >= 0) {
         const DtrtRun *r = &rt->p->run[rt->running];
