@@ -66,8 +66,41 @@ static void try_lookahead(Search *x, Sim *s, Exponents e, bool window, bool two_
     x->look_cost = s->cost;
 }
 
+/* Plans by byte sums under a part of the capacity, then packs offline: pays off where a few huge
+ * storages make every online placement fragment. The first part that packs is the cheapest of this
+ * member. */
+static void try_packed(Search *x, Sim *s, Exponents e) {
+    static const double part[] = {1, 0.97, 0.94, 0.9, 0.85, 0.8, 0.72, 0.64};
+    uint64_t capacity = plan_capacity(s->p, x->o->budget);
+    SimOptions so = {.bytes_only = true,
+                     .evict = true,
+                     .lookahead = true,
+                     .alpha = e.alpha,
+                     .beta = e.beta,
+                     .gamma = e.gamma,
+                     .regret = true};
+    for (uint32_t i = 0; i < sizeof part / sizeof *part && x->work; i++) {
+        so.capacity = (uint64_t)((double)capacity * part[i]);
+        so.cost_limit = x->best ? x->best->cost_ns - 1 : 8 * s->p->base_ns;
+        PlanStatus st = sim_run(s, &so);
+        x->work -= s->work < x->work ? s->work : x->work;
+        if (st != PLAN_OK) return;
+        Plan *plan = sim_plan(x->a, s, x->o->budget, "static");
+        plan->placed = true;
+        plan->arena_bytes = UINT64_MAX;
+        plan_fill_totals(s->p->g, s->p->c, plan);
+        plan_repack(s->p, plan, capacity, 1);
+        uint64_t n = plan->nstep, work = n * n / 16 + 100 * n;
+        x->work -= work < x->work ? work : x->work;
+        if (plan->arena_bytes > capacity) continue;
+        x->best = plan;
+        return;
+    }
+}
+
 static void try_grid(Search *x, Sim *s) {
     int kinds = x->o->bytes_only ? 1 : 4;
+    for (uint32_t i = 0; i < 6 && !x->o->bytes_only; i++) try_packed(x, s, grid[i]);
     for (uint32_t i = 0; i < NGRID; i++)
         for (int k = 0; k < kinds && x->work; k++)
             try_lookahead(x, s, grid[i], k & 1, k == 1 || k == 2);
