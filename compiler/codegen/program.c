@@ -119,7 +119,7 @@ static void print_optimizer_fields(const Gen *g, Text *t) {
     field_str(t, "optimizer", kind[o->kind]);
     const char *m = cg_number(g->a, o->momentum, true);
     text_add(t, "    .momentum_state = %d,\n    .lr = %s,\n    .momentum = %s,\n",
-             o->momentum_state, o->kind == OPT_SGD ? "0.01f" : "0.001f", m);
+             o->momentum_state, cg_number(g->a, o->lr, true), m);
     text_add(t, "    .dampening = %s,\n    .weight_decay = %s,\n",
              cg_number(g->a, o->dampening, true), cg_number(g->a, o->weight_decay, true));
     text_add(t, "    .beta1 = %s,\n    .beta2 = %s,\n    .eps = %s,\n    .nesterov = %d,\n",

@@ -70,6 +70,14 @@ static const char *default_output(Arena *a, const char *model) {
                         (int)(dot && dot > base ? dot - base : (long)strlen(base)), base);
 }
 
+/* Before the work, not after it: whether the folder of the output can be written. */
+static bool check_output(Arena *a, Diag *d, const char *out) {
+    const char *slash = strrchr(out, '/');
+    const char *dir = !slash ? "." : slash == out ? "/" : arena_strn(a, out, (size_t)(slash - out));
+    if (access(dir, W_OK | X_OK) == 0) return true;
+    return diag_error(d, (Place){.file = out}, "cannot write here: %s", strerror(errno));
+}
+
 static int verb_compile(Arena *a, Diag *d, const Options *o) {
     CgOptions cg = {.command = o->command,
                     .model = o->model,
@@ -77,15 +85,22 @@ static int verb_compile(Arena *a, Diag *d, const Options *o) {
                     .seed = o->seed,
                     .init = o->init};
     if (o->stop == ST_NONE && !find_runtime(a, d, &cg)) return EXIT_MACHINE;
+    const char *out = o->out ? o->out : default_output(a, o->model);
+    if (o->stop == ST_NONE && (o->out || !o->emit) && !check_output(a, d, out)) return EXIT_MACHINE;
     Work w = {0};
     int status = pipeline_run(a, d, o, ST_PLAN, &w);
     if (status != EXIT_DONE || pipeline_stopped(o, ST_PLAN)) return status;
+    if (w.step == w.forward) {
+        diag_error(d, (Place){.file = o->model},
+                   "a text graph of a whole training step can be planned, but not compiled");
+        diag_hint(d, "a text graph without a loss is compiled like a model");
+        return EXIT_MODEL;
+    }
     cg.loss = w.loss;
     cg.opt = w.opt;
     cg.model_sha256 = w.info.sha256 ? w.info.sha256 : "";
     const char *dir = o->emit;
     if (!dir && !temp_dir(a, d, &dir)) return EXIT_MACHINE;
-    const char *out = o->out ? o->out : default_output(a, o->model);
     bool ok = cg_emit(a, d, dir, w.forward, w.step, w.cost, w.plan, &cg);
     if (ok && (o->out || !o->emit)) ok = cg_build(a, d, dir, out, &cg);
     if (!o->emit) remove_dir(a, dir);
