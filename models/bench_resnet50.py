@@ -40,7 +40,7 @@ def run_trainer(trainer, data, steps, lr):
     """(summary, largest resident set in bytes)."""
     with tempfile.TemporaryFile() as out:
         p = subprocess.Popen([trainer, "--data", data, "--batched", "--steps", str(steps), "--lr", str(lr), "--json"],
-                             stdout=out)
+                             stdout=out, stderr=subprocess.DEVNULL)
         _, status, usage = os.wait4(p.pid, 0)
         p.returncode = os.waitstatus_to_exitcode(status)
         if p.returncode:
