@@ -58,17 +58,7 @@ static Group *group(const Fuse *f, uint32_t id) {
     return &f->s.group.at[id];
 }
 
-/* Earliest and latest place where node n runs. */
-static uint32_t first_pos(const Fuse *f, NodeId n) {
-    const Member *m = &f->s.of[n];
-    uint32_t p = m->n ? UINT32_MAX : n;
-    for (uint32_t i = 0; i < m->n; i++) {
-        uint32_t q = f->s.group.at[m->at[i]].pos;
-        p = q < p ? q : p;
-    }
-    return p;
-}
-
+/* The latest place where node n runs. */
 static uint32_t last_pos(const Fuse *f, NodeId n) {
     const Member *m = &f->s.of[n];
     uint32_t p = m->n ? 0 : n;
@@ -245,10 +235,13 @@ static bool ready_at(const Fuse *f, const Group *x, NodeId n, uint32_t pos) {
     return count <= FUSE_INPUTS;
 }
 
+/* Everybody who reads v, copies of the readers in other groups too, runs after place pos. */
 static bool readers_follow(const Fuse *f, ValueId v, uint32_t id, uint32_t pos) {
     for (uint32_t i = f->users.first[v]; i < f->users.first[v + 1]; i++) {
-        NodeId u = f->users.user[i];
-        if (!is_in_group(&f->s, u, id) && first_pos(f, u) <= pos) return false;
+        const Member *m = &f->s.of[f->users.user[i]];
+        if (m->n == 0 && f->users.user[i] <= pos) return false;
+        for (uint32_t k = 0; k < m->n; k++)
+            if (m->at[k] != id && group(f, m->at[k])->pos <= pos) return false;
     }
     return true;
 }

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { GRAPHS = 400, ROWS = 4, COLS = 3, CELLS = ROWS * COLS };
+enum { GRAPHS = 7000, ROWS = 4, COLS = 3, CELLS = ROWS * COLS };
 
 static uint64_t state;
 static uint32_t draw(uint32_t n) {
