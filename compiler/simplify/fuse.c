@@ -26,8 +26,8 @@ typedef struct {
     Groups s;
     Users users;
     Bits kept, kept_storage;         /* values, storages that outlive the step's last reader */
-    NodeId *mutator;                 /* per value: the first node that mutates it, or NO_ID */
-    uint32_t *mutated;               /* per value: the place after which that happens, or NO_ID */
+    NodeId *mutator;                 /* per storage: the first node that mutates it, or NO_ID */
+    uint32_t *mutated;               /* per storage: the place after which that happens, or NO_ID */
     uint32_t *reader_first, *reader; /* per storage: nodes that read it, CSR */
 } Fuse;
 
@@ -123,8 +123,9 @@ static bool may_read_at(const Fuse *f, NodeId n, uint32_t pos, uint64_t saved) {
     const Graph *g = f->s.g;
     const Node *nd = &g->node[n];
     for (uint32_t i = 0; i < nd->nin; i++) {
-        if (nd->in[i] == NO_ID || f->mutated[nd->in[i]] >= pos) continue;
-        if (!can_wait(f, f->mutator[nd->in[i]], value_bytes(g, nd->out[0]))) return false; /* I5 */
+        if (nd->in[i] == NO_ID || f->mutated[g->value[nd->in[i]].storage] >= pos) continue;
+        NodeId update = f->mutator[g->value[nd->in[i]].storage];
+        if (!can_wait(f, update, value_bytes(g, nd->out[0]))) return false; /* I5 */
     }
     return is_near(f, n, pos) || extension(f, n, pos) <= saved + saved / 16;
 }
@@ -133,9 +134,11 @@ static bool may_read_at(const Fuse *f, NodeId n, uint32_t pos, uint64_t saved) {
 static void read_at(Fuse *f, NodeId n, uint32_t pos) {
     const Node *nd = &f->s.g->node[n];
     for (uint32_t i = 0; i < nd->nin; i++) {
-        if (nd->in[i] == NO_ID || f->mutated[nd->in[i]] >= pos) continue;
-        f->mutated[nd->in[i]] = pos;
-        f->s.delay[f->mutator[nd->in[i]]] = pos;
+        if (nd->in[i] == NO_ID) continue;
+        StorageId s = f->s.g->value[nd->in[i]].storage;
+        if (f->mutated[s] >= pos) continue;
+        f->mutated[s] = pos;
+        f->s.delay[f->mutator[s]] = pos;
     }
 }
 
@@ -361,15 +364,17 @@ static void merge_reductions(Fuse *f) {
 
 static void fill_mutated(Fuse *f) {
     const Graph *g = f->s.g;
-    f->mutator = ARENA_ARRAY(f->s.a, NodeId, g->nvalue + 1);
-    f->mutated = ARENA_ARRAY(f->s.a, uint32_t, g->nvalue + 1);
+    f->mutator = ARENA_ARRAY(f->s.a, NodeId, g->nstorage + 1);
+    f->mutated = ARENA_ARRAY(f->s.a, uint32_t, g->nstorage + 1);
     f->s.delay = ARENA_ARRAY(f->s.a, uint32_t, g->nnode + 1);
     for (NodeId n = 0; n < g->nnode; n++) f->s.delay[n] = NO_ID;
-    for (ValueId v = 0; v < g->nvalue; v++) f->mutator[v] = f->mutated[v] = NO_ID;
+    for (StorageId s = 0; s < g->nstorage; s++) f->mutator[s] = f->mutated[s] = NO_ID;
     for (NodeId n = g->nnode; n-- > 0;)
-        for (uint32_t i = 0; i < g->node[n].nin; i++)
-            if (g->node[n].in[i] != NO_ID && (op_def(g->node[n].op)->mutates >> i & 1))
-                f->mutator[g->node[n].in[i]] = f->mutated[g->node[n].in[i]] = n;
+        for (uint32_t i = 0; i < g->node[n].nin; i++) {
+            ValueId v = g->node[n].in[i];
+            if (v == NO_ID || !(op_def(g->node[n].op)->mutates >> i & 1)) continue;
+            f->mutator[g->value[v].storage] = f->mutated[g->value[v].storage] = n;
+        }
 }
 
 /* A view itself reads nothing; those who read the view do. */
