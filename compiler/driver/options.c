@@ -283,11 +283,7 @@ static const char *join_command(Arena *a, int argc, char **argv) {
 }
 
 bool options_parse(Arena *a, Diag *d, int argc, char **argv, Options *o) {
-    *o = (Options){.verb = VERB_COMPILE,
-                   .init = "keep",
-                   .onnx.dropout = true,
-                   .plan.effort = 1,
-                   .plan.reorder = true};
+    *o = (Options){.verb = VERB_COMPILE, .init = "keep", .onnx.dropout = true, .plan.effort = 1};
     o->command = join_command(a, argc, argv);
     DimVec dims = {0};
     RuleVec rules = {0};

@@ -21,6 +21,7 @@ static void plan_json(Arena *a, FILE *out, const Options *o, const Work *w) {
     const Plan *p = w->plan;
     double over = overhead(p), bound = plan_lower_bound(a, w->step, w->cost, p->budget);
     PlanOptions po = o->plan;
+    po.quick = true;
     uint64_t min = plan_min_budget(a, w->step, w->cost, &po);
     fprintf(out,
             "{\"nodes\": %u, \"storages\": %u, \"base_cost_ns\": %llu, \"planned_cost_ns\": %llu, "

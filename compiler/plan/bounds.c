@@ -36,14 +36,23 @@ uint64_t plan_floor(const Graph *g, const Cost *c) {
     return floor;
 }
 
-/* Bytes that a plan under `budget` really takes; 0 when there is none. */
-static uint64_t needed(const Graph *g, const Cost *c, PlanOptions o, uint64_t budget) {
+/* Runs times nodes that a quick search for the smallest budget may spend: plans close to the floor
+ * recompute without end, and all a large graph's report needs is a budget that is near. */
+#define QUICK_WORK UINT64_C(150000000)
+
+/* Bytes that a plan under `budget` really takes; 0 when there is none. Adds its runs times nodes to
+ * *work; an attempt that failed counts as two runs of each node. */
+static uint64_t needed(const Graph *g, const Cost *c, PlanOptions o, uint64_t budget,
+                       uint64_t *work) {
     Arena *t = arena_new();
     Plan *plan;
     o.budget = budget;
-    uint64_t bytes = 0;
-    if (plan_make(t, g, c, &o, &plan) == PLAN_OK)
+    uint64_t bytes = 0, runs = 2 * (uint64_t)g->nnode;
+    if (plan_make(t, g, c, &o, &plan) == PLAN_OK) {
         bytes = plan->persistent_bytes + plan->arena_bytes;
+        runs = plan->recomputed_runs;
+    }
+    *work += runs * g->nnode;
     arena_free(t);
     return bytes;
 }
@@ -52,10 +61,11 @@ uint64_t plan_min_budget(Arena *a, const Graph *g, const Cost *c, const PlanOpti
     uint64_t low = plan_floor(g, c), best = plan_peak_without_budget(a, g, c);
     PlanOptions quick = *o;
     quick.effort = 0;
-    while (best > low) {
+    uint64_t work = 0;
+    while (best > low && !(o->quick && work > QUICK_WORK)) {
         uint64_t step = best / 200 > 65536 ? best / 200 : 65536;
         if (best - low <= step) break;
-        uint64_t mid = low + (best - low) / 2, bytes = needed(g, c, quick, mid);
+        uint64_t mid = low + (best - low) / 2, bytes = needed(g, c, quick, mid, &work);
         if (bytes)
             best = bytes;
         else

@@ -70,7 +70,7 @@ typedef struct {
                             best of all of these); NULL: static */
     int effort;          /* 0..3 */
     bool bytes_only;     /* --accounting bytes: no addresses */
-    bool reorder;        /* the base order may be improved first (plan_order) */
+    bool quick;          /* plan_min_budget: stop after a fixed amount of counted work */
 } PlanOptions;
 
 /* ---- strategy.c: the one entry ------------------------------------------------------------- */
@@ -85,8 +85,9 @@ uint64_t plan_persistent_bytes(const Graph *g, const Cost *c);
 uint64_t plan_peak_without_budget(Arena *a, const Graph *g, const Cost *c);
 /* No schedule exists below this: persistent + the largest working set of one node. */
 uint64_t plan_floor(const Graph *g, const Cost *c);
-/* Smallest budget at which plan_make succeeds, by bisection between floor and peak, then verified;
- * the result is the budget of a plan that exists. */
+/* Smallest budget at which plan_make succeeds at effort 0, by bisection between floor and peak; the
+ * result is what a plan that exists takes. Precise to 0.5 %; with o->quick the search of a large
+ * graph ends earlier, with the best that it found. */
 uint64_t plan_min_budget(Arena *a, const Graph *g, const Cost *c, const PlanOptions *o);
 /* A proven lower bound on cost_ns / base_ns - 1 under the budget for the base order (0 when the
  * bound is trivial). */
