@@ -4,25 +4,26 @@
 
 #include "ops.h"
 
-/* Forward passes, run by simplify_forward in this order:
- *  lower.c          BatchNorm -> BnStats, InvStd, BnApply, BnUpdate (training) or InvStd, BnApply
- *                   (inference); the update of running statistics is its own effectful node
+/* Forward passes, run by simplify_forward in this order, with clean.c in between:
  *  channels_last.c  images (operands of Conv, pools, BatchNorm of rank 3..5) become channels-last:
  * a layout pass that carries a transposed twin of each value through elementwise operators, Concat,
- * Pad, Slice, ReduceSum, and materialises the other order only where somebody needs it. After it,
- * every tensor is plainly row-major. patterns.c       GELU, SiLU, LayerNorm chains; Conv+Relu where
- * nothing else reads the convolution clean.c          common subexpressions, copies and double
- * transposes, dead code */
+ * Pad, Slice, Gather, ReduceSum, Softmax, reshapes that keep channels apart, and materialises the
+ * other order only where somebody needs it. After it, every tensor is plainly row-major; Conv and
+ * pools have channels_last=1. Graph outputs keep their shape. lower.c          BatchNorm ->
+ * BnStats, InvStd, BnApply, BnUpdate (training) or InvStd, BnApply (inference); the update of
+ * running statistics is its own effectful node patterns.c       GELU, SiLU, HardSwish, LayerNorm
+ * chains; Conv+Relu where nothing else reads the convolution; MatMul with bias */
 Graph *simplify_forward(Arena *a, Diag *d, const Graph *g);
 
-/* On the training step: dead code, common subexpressions, then fusion (fuse.c): elementwise nodes
- * and column reductions over one space become Fused nodes, where no value gets a longer life and
- * nothing is materialised that was not before. The result depends on the graph alone, never on the
- * budget, so that every budget runs the same kernels. */
+/* On the training step: clean.c, then fusion (fuse.c): elementwise nodes and column reductions over
+ * one space become Fused nodes, where no value gets a longer life and nothing is materialised that
+ * was not before. The result depends on the graph alone, never on the budget, so that every budget
+ * runs the same kernels. */
 Graph *simplify_step(Arena *a, Diag *d, const Graph *g);
 
-/* ---- clean.c, used by several ---- */
+/* ---- clean.c ---- */
+/* Without dead code, common subexpressions, movements that cancel. Nodes that stay keep their
+ * order. */
 Graph *simplify_clean(Arena *a, const Graph *g);
-/* Stable topological order that keeps the given relative order where it can (invariant I5 too). */
 
 #endif
