@@ -119,7 +119,6 @@ static void add_outputs(Build *b, NodeId now, FusedBody *body) {
 
 static void build_group(Build *b, uint32_t id) {
     const Group *x = &b->s->group.at[id];
-    b->id = id;
     order_members(b, x);
     if (b->n == 1) {
         rw_copy(&b->r, b->order[0]);
