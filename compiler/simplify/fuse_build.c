@@ -11,7 +11,6 @@ enum { NAMES = 3 };
 typedef struct {
     const Groups *s;
     Rewrite r;
-    uint32_t id;                /* of the group */
     NodeId order[FUSE_MEMBERS]; /* members as instructions */
     uint32_t n;
     ValueId in[FUSE_INPUTS];
