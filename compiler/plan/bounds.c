@@ -63,7 +63,7 @@ uint64_t plan_min_budget(Arena *a, const Graph *g, const Cost *c, const PlanOpti
     quick.effort = 0;
     uint64_t work = 0;
     while (best > low && !(o->quick && work > QUICK_WORK)) {
-        uint64_t step = best / 200 > 65536 ? best / 200 : 65536;
+        uint64_t step = best / 200 > PLAN_ALIGN ? best / 200 : PLAN_ALIGN;
         if (best - low <= step) break;
         uint64_t mid = low + (best - low) / 2, bytes = needed(g, c, quick, mid, &work);
         if (bytes)

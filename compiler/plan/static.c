@@ -1,7 +1,7 @@
 /* static.c - the default planner: a portfolio over the simulation, then local search on the best
  * member.
  *
- * Members: no recomputation; lookahead scores with several exponents, evicting one by one or by
+ * Members: lookahead scores with several exponents, evicting one by one or by
  * window, with short lives at either end of holes; every heuristic of the DTR family, so that the
  * result is never worse than any of them; segment checkpoints. A member is stopped as soon as it
  * costs more than the best plan so far; lookahead members and the search run while the counted work
@@ -125,8 +125,6 @@ static uint64_t waiting_bytes(const Problem *p) {
 }
 
 Plan *plan_static(Arena *a, const Problem *p, const Problem *deferred, const PlanOptions *o) {
-    Plan *none = plan_none(a, p, o);
-    if (none) return none;
     Arena *scratch = arena_new();
     Search x = {.a = a, .o = o, .work = grid_work[effort_of(o)]};
     try_grid(&x, sim_new(scratch, p));

@@ -10,7 +10,10 @@ bool plan_known(const char *planner) {
            dtr_heuristic(planner) != DTR_COUNT;
 }
 
-/* Updates as soon as the gradient is complete (the graph's order) free gradients early, but freeze
+/* Where the plan without recomputation fits, no strategy has anything to decide: it costs the
+ * least, and packing offline it may fit where placing as a simulation goes does not.
+ *
+ * Updates as soon as the gradient is complete (the graph's order) free gradients early, but freeze
  * what reads the weight; updates at the end do the opposite. Single strategies keep the graph's
  * order, the portfolio looks at both. */
 static Plan *make(Arena *a, Arena *scratch, const Graph *g, const Cost *c, const PlanOptions *o,
@@ -18,7 +21,9 @@ static Plan *make(Arena *a, Arena *scratch, const Graph *g, const Cost *c, const
     const Problem *p = problem_new(scratch, g, c, NULL, o->bytes_only);
     if (p->persistent_bytes > o->budget) return NULL;
     if (p->floor_bytes > o->budget - p->persistent_bytes) return NULL;
-    if (!strcmp(planner, "none")) return plan_none(a, p, o);
+    Plan *none = plan_none(a, p, o);
+    if (none && strcmp(planner, "static")) none->planner = planner;
+    if (none || !strcmp(planner, "none")) return none;
     if (!strcmp(planner, "sqrt")) return plan_sqrt(a, p, o);
     if (strcmp(planner, "static")) return plan_dtr(a, p, o, dtr_heuristic(planner), UINT64_MAX);
     NodeId *order = problem_deferred_order(scratch, g);
