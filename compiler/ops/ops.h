@@ -42,7 +42,7 @@ struct CpuEmit {
         *storage_bytes; /* Cost.storage_bytes: packed weights are larger than their shape */
     const bool *packed; /* per value: kept in the library's packed layout (Cost.packed) */
     int threads;
-    const uint64_t *workspace;    /* planned for this node (Cost.node_workspace); NULL: not planned */
+    const uint64_t *workspace; /* planned for this node (Cost.node_workspace); NULL: not planned */
     /* Adds a file-scope object of C type `type` with initialiser text `init` and returns its
      * number: the body refers to it as `&type_N` (say &DtrtConv_3); equal (type, init) share one
      * object. */
@@ -119,8 +119,7 @@ ValueId op_transpose(Graph *g, Phase ph, const char *name, ValueId v, const int6
 /* Sums v down to shape s (the inverse of broadcasting); v itself when equal. */
 ValueId op_reduce_to(Graph *g, Phase ph, const char *name, ValueId v, const Shape *s);
 
-/* ---- check.c: for graphs that came as text, after ir_verify ------------------------------------
- */
+/* ---- check.c: for graphs that came as text, after ir_verify ---- */
 /* Every node has the outputs, dtypes and shapes that inference gives it, and Fused bodies make
  * sense. Reports each fault. */
 bool op_check(Diag *d, const Graph *g);
@@ -136,8 +135,7 @@ typedef struct {
 /* Geometry of Conv, ConvGradX, ConvGradW, MaxPool(Grad), AveragePool(Grad). */
 bool op_geometry(const Graph *g, const Node *n, Geometry *out);
 
-/* ---- conv.c, matmul.c: the runtime object that a node uses; emission writes it, cost asks it
- * ------ */
+/* ---- conv.c, matmul.c: the runtime object of a node; emission writes it, cost asks it ---- */
 typedef struct {
     Geometry q;
     bool packed, fwd, grad_x, grad_w; /* one of the three passes is set */
@@ -152,8 +150,7 @@ typedef struct {
 } MatmulObject;
 bool op_matmul_object(const Graph *g, const Node *n, MatmulObject *out);
 
-/* ---- loopnest.c: the iteration space of elementwise nodes, column reductions, Fused nodes
- * -------- */
+/* ---- loopnest.c: the iteration space of elementwise nodes, column reductions, Fused nodes ---- */
 typedef struct {
     FusedBody body; /* the node's, or one instruction for a lone node (operand k = input k) */
     uint32_t naxis; /* after merging axes, outermost first; at least 1 */
@@ -171,8 +168,7 @@ void op_loop_nest(Arena *a, const Graph *g, const Node *n, LoopNest *l);
 /* Bytes of scratch that such a node's kernel uses: threads * accumulators * columns doubles. */
 uint64_t op_loop_workspace(const Graph *g, const Node *n, int threads);
 
-/* ---- loss.c: what its kernels and their workspace depend on -----------------------------------
- */
+/* ---- loss.c: what its kernels and their workspace depend on ---- */
 typedef struct {
     int64_t outer, n, inner; /* scores [outer, classes, inner] */
     bool label_i32, has_ignore, is_log;

@@ -4,12 +4,19 @@
 
 #include "ops.h"
 
-typedef enum { LOSS_CROSS_ENTROPY, LOSS_NLL, LOSS_MSE, LOSS_L1, LOSS_BCE_LOGITS, LOSS_OUTPUT } LossKind;
+typedef enum {
+    LOSS_CROSS_ENTROPY,
+    LOSS_NLL,
+    LOSS_MSE,
+    LOSS_L1,
+    LOSS_BCE_LOGITS,
+    LOSS_OUTPUT
+} LossKind;
 typedef struct {
     LossKind kind;
-    const char *output;   /* model output it reads; NULL: the only one */
-    const char *label;    /* name of the target array; NULL: "target" */
-    int64_t class_axis;   /* default 1; negative counts from the end */
+    const char *output; /* model output it reads; NULL: the only one */
+    const char *label;  /* name of the target array; NULL: "target" */
+    int64_t class_axis; /* default 1; negative counts from the end */
     bool has_ignore;
     int64_t ignore_index;
     double label_smoothing;
@@ -39,10 +46,11 @@ typedef struct {
 bool train_roles(Graph *g, Diag *d, const RoleRule *rules, uint32_t n);
 
 /* Loss, autodiff, optimizer. Only nodes between a trained parameter and the loss get gradients; an
- * operator without gradient on such a path is reported (all of them at once). dW is computed before dX,
- * an update stands as soon as its gradient is complete and nobody reads the weight any more. The loss is
- * appended even if nothing is trained. Gradient accumulation of a value with several consumers: a chain
- * of Add in reverse consumer order. Values of role ROLE_TARGET are created with the shape the loss wants. */
+ * operator without gradient on such a path is reported (all of them at once). dW is computed before
+ * dX, an update stands as soon as its gradient is complete and nobody reads the weight any more.
+ * The loss is appended even if nothing is trained. Gradient accumulation of a value with several
+ * consumers: a chain of Add in reverse consumer order. Values of role ROLE_TARGET are created with
+ * the shape the loss wants. */
 Graph *train_build(Arena *a, Diag *d, const Graph *fwd, const LossSpec *loss, const OptSpec *opt);
 
 #endif
