@@ -3,7 +3,8 @@
  *
  * Output size of an axis (ONNX operator specification, Conv and MaxPool; the edge rule of ceil_mode
  * is PyTorch's): floor((in + lo + hi - dilation*(kernel-1) - 1) / stride) + 1; with ceil_mode the
- * division rounds up, but a last window that would start in the trailing padding is dropped. */
+ * division rounds up, but a last window that would start in the trailing padding is dropped.
+ * Rounding up also gives a window that is a little larger than the padded image its one place. */
 #include "window.h"
 
 #include <string.h>
@@ -35,13 +36,13 @@ static bool read_sizes(const Node *n, AttrKey k, uint32_t count, int64_t dflt, i
 static bool output_size(const Geometry *q, uint32_t i, int64_t *out, Arena *a, const char **why) {
     int64_t padded = q->in[i] + q->pad_lo[i] + q->pad_hi[i];
     int64_t window = q->dilation[i] * (q->kernel[i] - 1) + 1;
-    if (window > padded) {
+    int64_t room = padded - window, s = q->stride[i], spare = q->ceil_mode ? s - 1 : 0;
+    if (room + spare < 0) {
         *why = arena_printf(a, "expected a window of at most %lld on spatial axis %u, found %lld",
-                            (long long)padded, i, (long long)window);
+                            (long long)(padded + spare), i, (long long)window);
         return false;
     }
-    int64_t room = padded - window, s = q->stride[i];
-    int64_t steps = q->ceil_mode ? (room + s - 1) / s : room / s;
+    int64_t steps = (room + spare) / s;
     if (q->ceil_mode && steps * s >= q->in[i] + q->pad_lo[i]) steps--;
     *out = steps + 1;
     return true;

@@ -117,6 +117,12 @@ static const Row rows[] = {
      {"f32[1,4,5]"},
      "kernel=2, strides=3, pads=[1,1], ceil_mode=1",
      "f32[1,4,2] u8[1,4,2]"},
+    /* size 2, window 3: ceil(-1/2)+1 = 1 with stride 2; window 4: ceil(-2/2)+1 = 0 */
+    {OP_AveragePool, {"f32[1,4,2]"}, "kernel=3, strides=2, ceil_mode=1", "f32[1,4,1]"},
+    {OP_AveragePool,
+     {"f32[1,4,2]"},
+     "kernel=4, strides=2, ceil_mode=1",
+     "! node 'n' (AveragePool): expected a window of at most 3 on spatial axis 0, found 4"},
     {OP_AveragePool, {"f32[1,6,6,4]"}, "kernel=[6,6], channels_last=1", "f32[1,1,1,4]"},
     {OP_MaxPool,
      {"f32[1,4,6]"},
