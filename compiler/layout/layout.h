@@ -11,9 +11,10 @@ typedef struct {
 } LayBlock;
 
 /* Packs blocks so that blocks that overlap in time are disjoint in space. Several deterministic
- * orders (by size, by area, by begin, by length) of best-fit; keeps the best. Returns the arena
+ * orders (by size, by area, by begin, by length) of best fit; keeps the best. Returns the arena
  * bytes needed; writes offsets, multiples of align. Stops early once `target` is met (0: no
- * target). */
+ * target). effort < 0: all that counts is whether the target is met; UINT64_MAX, and no offsets,
+ * when not. */
 uint64_t lay_pack(Arena *scratch, LayBlock *b, uint32_t n, uint64_t align, uint64_t target,
                   int effort);
 /* The largest sum of bytes (each rounded up to align) at any moment: no layout can be smaller. */

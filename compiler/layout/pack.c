@@ -211,13 +211,16 @@ uint64_t lay_pack(Arena *scratch, LayBlock *b, uint32_t n, uint64_t align, uint6
         assert(b[i].begin < b[i].end && b[i].bytes);
         p.bytes[i] = round_up(b[i].bytes, align);
     }
-    Best best = {UINT64_MAX, ARENA_ARRAY(scratch, uint64_t, n), ARENA_ARRAY(scratch, uint32_t, n)};
+    if (effort < 0 && stop > target) return UINT64_MAX;
+    uint64_t limit = effort < 0 ? target + 1 : UINT64_MAX;
+    Best best = {limit, ARENA_ARRAY(scratch, uint64_t, n), ARENA_ARRAY(scratch, uint32_t, n)};
     Ranked *r = ARENA_ARRAY(scratch, Ranked, n);
     uint32_t *order = ARENA_ARRAY(scratch, uint32_t, n);
     for (Key key = 0; key < NKEY && best.height > stop; key++) {
         fill_order(&p, key, r, order);
         try_order(&p, order, &best);
     }
+    if (best.height == limit) return UINT64_MAX;
     /* about n^2 / 2 comparisons a round: the count is bounded by work, not by time */
     uint64_t work = effort <= 0 ? 0 : (uint64_t)4000000 << (2 * (effort - 1));
     uint64_t rounds = work / ((uint64_t)n * n / 8 + 64 * (uint64_t)n);

@@ -58,20 +58,22 @@ static uint64_t needed(const Graph *g, const Cost *c, PlanOptions o, uint64_t bu
 }
 
 uint64_t plan_min_budget(Arena *a, const Graph *g, const Cost *c, const PlanOptions *o) {
-    uint64_t low = plan_floor(g, c), best = plan_peak_without_budget(a, g, c);
-    PlanOptions quick = *o;
+    uint64_t low = plan_floor(g, c), best = plan_peak_without_budget(a, g, c), met = best;
+    PlanOptions quick = *o; /* any plan will do */
     quick.effort = 0;
+    quick.quick = true;
     uint64_t work = 0;
     while (best > low && !(o->quick && work > QUICK_WORK)) {
         uint64_t step = best / 200 > PLAN_ALIGN ? best / 200 : PLAN_ALIGN;
         if (best - low <= step) break;
         uint64_t mid = low + (best - low) / 2, bytes = needed(g, c, quick, mid, &work);
         if (bytes)
-            best = bytes;
+            best = bytes, met = mid;
         else
             low = mid;
     }
-    return best;
+    /* What a plan takes is less than its budget; as a budget it may lead the search elsewhere. */
+    return best < met && !needed(g, c, quick, best, &work) ? met : best;
 }
 
 typedef struct {

@@ -12,13 +12,14 @@ Plan *plan_dtr(Arena *a, const Problem *p, const PlanOptions *o, DtrHeuristic h,
     Plan *best = NULL;
     if (p->base_ns < UINT64_MAX / THRASH && p->base_ns * THRASH < limit)
         limit = p->base_ns * THRASH;
-    for (int window = 0; window < (o->bytes_only ? 1 : 2); window++) {
+    for (int window = 0; window < (o->bytes_only ? 1 : 2) && !(o->quick && best); window++) {
         SimOptions so = {.capacity = plan_capacity(p, o->budget),
                          .bytes_only = o->bytes_only,
                          .evict = true,
                          .h = h,
                          .gamma = 1,
                          .window = window,
+                         .work_limit = plan_sim_work(p),
                          .cost_limit = best ? best->cost_ns - 1 : limit};
         if (sim_run(s, &so) == PLAN_OK) best = sim_plan(a, s, o->budget, dtr_name(h));
     }

@@ -31,8 +31,7 @@ void sim_pool_remove(Sim *s, StorageId x) {
     if (at < s->npool) s->pool_at[s->pool[at]] = at;
 }
 
-/* ---- classes of h_DTR^eq: merged at eviction, cost taken out at rematerialization, never split
- * ---- */
+/* ---- classes of h_DTR^eq: merged at eviction, cost taken out when made again, never split ---- */
 
 static uint32_t eq_find(Sim *s, uint32_t i) {
     while (s->eq_up.at[i] != i) i = s->eq_up.at[i] = s->eq_up.at[s->eq_up.at[i]];

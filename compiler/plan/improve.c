@@ -103,13 +103,13 @@ static void fill_owners(Climb *x, Arena *a) {
     }
 }
 
-Plan *plan_improve(Arena *a, Sim *s, SimOptions so, uint64_t cost, const Plan *best,
+Plan *plan_improve(Arena *a, Sim *s, SimOptions so, bool packed, uint64_t cost, uint64_t least,
                    uint64_t budget, uint64_t work) {
     Arena *scratch = arena_new();
     Climb x = {.s = s, .so = so, .rng = 0x9E3779B97F4A7C15u};
     Plan *found = NULL;
     double base = (double)s->p->base_ns, current = (double)cost;
-    uint64_t done = 0, least = best ? best->cost_ns : UINT64_MAX;
+    uint64_t done = 0;
     fill_owners(&x, scratch);
     for (bool first = true; done < work && x.ntemp; first = false) {
         double left = 1 - (double)done / (double)work,
@@ -133,8 +133,12 @@ Plan *plan_improve(Arena *a, Sim *s, SimOptions so, uint64_t cost, const Plan *b
         current = (double)s->cost;
         accept(&x, scratch);
         if (s->cost >= least) continue;
+        Plan *plan =
+            packed ? plan_pack_bytes(a, s, budget, "static") : sim_plan(a, s, budget, "static");
+        if (packed) done += (uint64_t)s->step.n * s->step.n / 16 + 100 * (uint64_t)s->step.n;
+        if (!plan) continue;
         least = s->cost;
-        found = sim_plan(a, s, budget, "static");
+        found = plan;
     }
     arena_free(scratch);
     return found;

@@ -1,9 +1,10 @@
 /* lives.c - who can still need what during a simulation. Three facts are kept up to date by
- * counting, with work proportional to what changes: needed  x is not there and will have to be made
- * again: it has uses ahead, or a child that is not there is needed (need[x]: such children) lost x
- * could not be made again: its maker is frozen, or a parent that is not there is lost (blocked[x]:
- * such reasons) alive   something below x is there                      (alive[x]: children there
- * or alive)
+ * counting, with work proportional to what changes:
+ *  - needed: x is not there and will have to be made again: it has uses ahead, or a child that is
+ *    not there is needed (need[x]: such children)
+ *  - lost: x could not be made again: its maker is frozen, or a parent that is not there is lost
+ *    (blocked[x]: such reasons)
+ *  - alive: something below x is there (alive[x]: children there or alive)
  *
  * Closure costs are cached per resident storage: `ancestors` sums what would have to be made first,
  * `descendants` the needed storages that would need x, `next_below` their earliest use. When a

@@ -12,7 +12,8 @@ Plan *plan_none(Arena *a, const Problem *p, const PlanOptions *o) {
                      .lookahead = true,
                      .cost_limit = UINT64_MAX};
     PlanStatus st = sim_run(s, &so);
-    Plan *plan = st == PLAN_OK ? sim_plan(a, s, o->budget, "none") : NULL;
+    bool may_fit = st == PLAN_OK && s->byte_peak <= plan_capacity(p, o->budget);
+    Plan *plan = may_fit ? sim_plan(a, s, o->budget, "none") : NULL;
     arena_free(scratch);
     if (!plan) return NULL;
     plan_repack(p, plan, 0, 1); /* the same peak at every effort */

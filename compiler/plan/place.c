@@ -50,6 +50,17 @@ static void fill_blocks(Blocks *b, const Problem *p, const Plan *plan, uint32_t 
     }
 }
 
+Plan *plan_pack_bytes(Arena *a, const Sim *s, uint64_t budget, const char *planner) {
+    uint64_t capacity = plan_capacity(s->p, budget);
+    if (s->byte_peak > capacity) return NULL;
+    Plan *plan = sim_plan(a, s, budget, planner);
+    plan->placed = true;
+    plan->arena_bytes = UINT64_MAX;
+    plan_fill_totals(s->p->g, s->p->c, plan);
+    plan_repack(s->p, plan, capacity, plan->nstep < 3000 ? 1 : -1);
+    return plan->arena_bytes <= capacity ? plan : NULL;
+}
+
 bool plan_repack(const Problem *p, Plan *plan, uint64_t target, int effort) {
     if (!plan->placed) return false;
     const Graph *g = p->g;

@@ -78,16 +78,15 @@ typedef struct {
 PlanStatus plan_make(Arena *a, const Graph *g, const Cost *c, const PlanOptions *o, Plan **out);
 bool plan_known(const char *planner);
 
-/* ---- bounds.c, retain.c
- * -------------------------------------------------------------------------------- */
+/* ---- bounds.c, retain.c --------------------------------------------------------------------- */
 uint64_t plan_persistent_bytes(const Graph *g, const Cost *c);
 /* Smallest peak without recomputation that our placement reaches (persistent + arena). */
 uint64_t plan_peak_without_budget(Arena *a, const Graph *g, const Cost *c);
 /* No schedule exists below this: persistent + the largest working set of one node. */
 uint64_t plan_floor(const Graph *g, const Cost *c);
-/* Smallest budget at which plan_make succeeds at effort 0, by bisection between floor and peak; the
- * result is what a plan that exists takes. Precise to 0.5 %; with o->quick the search of a large
- * graph ends earlier, with the best that it found. */
+/* Smallest budget at which plan_make succeeds at effort 0, by bisection between floor and peak: at
+ * the result it does succeed. Precise to 0.5 %; with o->quick the search of a large graph ends
+ * earlier, with the best that it found. */
 uint64_t plan_min_budget(Arena *a, const Graph *g, const Cost *c, const PlanOptions *o);
 /* A proven lower bound on cost_ns / base_ns - 1 under the budget for the base order (0 when the
  * bound is trivial). */

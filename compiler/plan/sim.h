@@ -9,7 +9,7 @@
  * simulation keeps: no storage that is still needed is ever lost. So
  *  - what could not be made again is not evicted, unless nobody needs it (evict.c);
  *  - before a mutation, what the readers of the value make, is not there and is needed, is made and
- * kept (sim.c, secure_readers). */
+ *    kept (sim.c, secure_readers). */
 #ifndef DTRC_SIM_H
 #define DTRC_SIM_H
 

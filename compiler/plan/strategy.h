@@ -10,6 +10,11 @@ static inline uint64_t plan_capacity(const Problem *p, uint64_t budget) {
     return budget < p->persistent_bytes ? 0 : budget - p->persistent_bytes;
 }
 
+/* Elementary steps that one simulation may take: many times what a good one needs. */
+static inline uint64_t plan_sim_work(const Problem *p) {
+    return 100000000 + 20000 * (uint64_t)p->nrun;
+}
+
 /* ---- none.c ---- */
 Plan *plan_none(Arena *a, const Problem *p, const PlanOptions *o);
 /* ---- dtr.c ---- */
@@ -21,15 +26,18 @@ Plan *plan_sqrt(Arena *a, const Problem *p, const PlanOptions *o);
 /* p: base order; deferred: updates at the end, or NULL. */
 Plan *plan_static(Arena *a, const Problem *p, const Problem *deferred, const PlanOptions *o);
 /* ---- improve.c ---- */
-/* Local search around the member `so` of the portfolio, whose plan costs `cost`: NULL or a cheaper
- * plan than `best`. Ends when the counted work is done. */
-Plan *plan_improve(Arena *a, Sim *s, SimOptions so, uint64_t cost, const Plan *best,
+/* Local search around the member `so` of the portfolio, whose plan costs `cost`: NULL or a plan
+ * cheaper than `least` ns. packed: the member counts bytes and is packed offline. Ends when the
+ * counted work is done. */
+Plan *plan_improve(Arena *a, Sim *s, SimOptions so, bool packed, uint64_t cost, uint64_t least,
                    uint64_t budget, uint64_t work);
 /* ---- totals.c ---- */
 /* Everything in the header but budget, arena_bytes, placed and planner. */
 void plan_fill_totals(const Graph *g, const Cost *c, Plan *plan);
 /* ---- place.c ---- */
 /* Packs again, offline; takes the result when it is smaller. True when it did. */
+/* A simulation that counted bytes only, packed offline; NULL when that does not fit the budget. */
+Plan *plan_pack_bytes(Arena *a, const Sim *s, uint64_t budget, const char *planner);
 bool plan_repack(const Problem *p, Plan *plan, uint64_t target, int effort);
 
 #endif

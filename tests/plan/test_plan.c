@@ -153,6 +153,10 @@ static void random_steps(void) {
         Cost *c = cost_opaque(a, g);
         uint64_t floor = plan_floor(g, c), peak = plan_peak_without_budget(a, g, c);
         CHECK(floor <= peak);
+        for (int i = 0; i < NPLANNER && seed % 8 == 0; i++) { /* the smallest budget works */
+            PlanOptions o = {.planner = planners[i]};
+            CHECK(make(g, c, planners[i], plan_min_budget(a, g, c, &o)) != NULL);
+        }
         for (uint32_t k = 0; k <= 6; k++) {
             uint64_t budget = floor + (peak - floor) * k / 6, least = UINT64_MAX;
             double bound = plan_lower_bound(a, g, c, budget);
