@@ -1,14 +1,14 @@
 /* loops.c - C for elementwise nodes, column reductions and Fused nodes.
  *
  * LoopNest (ops/loopnest.c) -> one of four shapes of code:
- *   flat     all operands move together: one parallel simd loop
- *   rows     some operand stands still along some axis: each thread takes a range of the linear
- * index and walks it in pieces of the last axis, with a base pointer for each operand and piece
- *   sums     a reduction; each of THREADS shares takes rows, adds them up in double into its part
- * of the workspace, and a second loop combines the shares in order and applies `fin` columns  a
- * reduction with few rows or very many columns: each share sums its columns alone Shares depend on
- * the compiled thread count only, never on how many threads happen to run, so sums have the same
- * bits always. Sizes are parameters: nodes that differ in nothing else share a loop.
+ *  - flat: all operands move together; one parallel simd loop
+ *  - rows: some operand stands still along some axis; each thread takes a range of the linear index
+ *    and walks it in pieces of the last axis, with a base pointer for each operand and piece
+ *  - sums: a reduction; each of THREADS shares takes rows, adds them up in double into its part of
+ *    the workspace, and a second loop combines the shares in order and applies `fin`
+ *  - columns: a reduction with few rows or very many columns; each share sums its columns alone
+ * Shares depend on the compiled thread count only, never on how many threads happen to run, so sums
+ * have the same bits always. Sizes are parameters: nodes that differ in nothing else share a loop.
  *
  * Operands may be in place: pointers are not restrict; `omp simd` is right all the same, because an
  * output may only alias an input element for element. */

@@ -1,9 +1,8 @@
 /* packed.c - the packed rule. A convolution weight stays in the library's own layout through all
  * steps when nothing but convolutions of one geometry and its update ever look at it:
- *  - its readers are Conv (as weight), ConvGradX (as weight) and at most one update that mutates
- * it;
+ *  - its readers are Conv and ConvGradX (as weight) and at most one update that mutates it;
  *  - the update's gradient is made by a ConvGradW and read by the update alone, its states by
- * nobody else;
+ *    nobody else;
  *  - all those convolutions have one geometry, since the layout depends on it;
  *  - none of these values shares its storage with a view.
  * Update kernels run over packed elements as they are: equal layouts, and padding stays zero. */

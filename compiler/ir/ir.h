@@ -12,8 +12,9 @@
  *     their own, of exactly their byte size (padded weights: see Cost.storage_bytes).
  *  I4 only CLS_EFFECT nodes mutate: OpDef.mutates says which inputs; those are persistent.
  *  I5 a node that reads a persistent value stands before every node that mutates that value (a
- * mutating node may read it itself). I6 phases do not go back: forward < backward <= update except
- * that an update may stand amid backward nodes. */
+ *     mutating node may read it itself).
+ *  I6 phases do not go back: forward < backward <= update, except that an update may stand amid
+ *     backward nodes. */
 #ifndef DTRC_IR_H
 #define DTRC_IR_H
 

@@ -3,8 +3,8 @@
  * average pooling keeps nothing.
  *
  *   MaxPoolGrad:     dX[position of the maximum of window o] += dY[o]
- *   AveragePoolGrad: dX[i] += dY[o] / (cells of window o) for each window o over i; the cells count
- * padding only with count_include_pad. */
+ *   AveragePoolGrad: dX[i] += dY[o] / (cells of window o) for each window o over i; cells of the
+ *                    padding count only with count_include_pad. */
 #include "window.h"
 
 static bool infer_pool(InferCtx *c, NodeId n) {

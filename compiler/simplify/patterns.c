@@ -4,9 +4,10 @@
  *   k*x*(1 + erf(x/sqrt 2))                     -> 2k Gelu       (D. Hendrycks, K. Gimpel, 2016)
  *   x*sigmoid(x)                                -> Silu          (S. Elfwing et al., 2018)
  *   k*x*clip(x + 3, 0, 6)                       -> 6k HardSwish  (A. Howard et al., ICCV 2019)
- *   d/sqrt(mean(d*d) + eps), d = x - mean(x)    -> LayerNorm     (J. Ba et al., 2016), with the
- * scale and bias that follow conv then relu, nobody else reads conv      -> Conv with relu matrix
- * product then + bias[N]               -> MatMul with bias
+ *   d/sqrt(mean(d*d) + eps), d = x - mean(x)    -> LayerNorm     (J. Ba et al., 2016), also with
+ *                                                  the scale and bias that follow
+ *   conv, then relu; nobody else reads conv     -> Conv with relu
+ *   matrix product, then + bias[N]              -> MatMul with bias
  *
  * Factors may stand anywhere and be written as Mul, Div, Add, Sub or Scale with a constant: a value
  * is seen as alpha*base + beta. Matching reads the old graph; what a match leaves unread is dead

@@ -5,14 +5,15 @@
 #include "ops.h"
 
 /* Forward passes, run by simplify_forward in this order, with clean.c in between:
- *  channels_last.c  images (operands of Conv, pools, BatchNorm of rank 3..5) become channels-last:
- * a layout pass that carries a transposed twin of each value through elementwise operators, Concat,
- * Pad, Slice, Gather, ReduceSum, Softmax, reshapes that keep channels apart, and materialises the
- * other order only where somebody needs it. After it, every tensor is plainly row-major; Conv and
- * pools have channels_last=1. Graph outputs keep their shape. lower.c          BatchNorm ->
- * BnStats, InvStd, BnApply, BnUpdate (training) or InvStd, BnApply (inference); the update of
- * running statistics is its own effectful node patterns.c       GELU, SiLU, HardSwish, LayerNorm
- * chains; Conv+Relu where nothing else reads the convolution; MatMul with bias */
+ *  - channels_last.c: images (operands of Conv, pools, BatchNorm of rank 3..5) become
+ *    channels-last. A layout pass that carries a transposed twin of each value through elementwise
+ *    operators, Concat, Pad, Slice, Gather, ReduceSum, Softmax and reshapes that keep channels
+ *    apart, and materialises the other order only where somebody needs it. After it, every tensor
+ *    is plainly row-major; Conv and pools have channels_last=1. Graph outputs keep their shape.
+ *  - lower.c: BatchNorm -> BnStats, InvStd, BnApply, BnUpdate (training) or InvStd, BnApply
+ *    (inference); the update of running statistics is its own effectful node.
+ *  - patterns.c: GELU, SiLU, HardSwish, LayerNorm chains; Conv+Relu where nothing else reads the
+ *    convolution; MatMul with bias. */
 Graph *simplify_forward(Arena *a, Diag *d, const Graph *g);
 
 /* On the training step: clean.c, then fusion (fuse.c): elementwise nodes and column reductions over

@@ -1,7 +1,9 @@
 /* loss.c - appends the loss to the forward graph. Cross-entropy and negative log-likelihood over
- * class indices are operators; the others are compositions that fusion makes one loop of: mse mean
- * of (y - t)^2          l1   mean of |y - t| bce-logits mean of max(y,0) - y*t + log(1 + exp(-|y|))
- *   output     a scalar output is the loss already
+ * class indices are operators; the others are compositions that fusion makes one loop of:
+ *   mse         mean of (y - t)^2
+ *   l1          mean of |y - t|
+ *   bce-logits  mean of max(y,0) - y*t + log(1 + exp(-|y|))
+ *   output      a scalar output is the loss already
  * The labels become a source of role ROLE_TARGET. */
 #include "step.h"
 

@@ -69,8 +69,7 @@ void tensor_release(Import *x, Tensor *t) {
     t->data = NULL;
 }
 
-/* ---- sources
- * --------------------------------------------------------------------------------------- */
+/* ---- sources ---- */
 
 static Res list_constant(Ctx *c, const AttributeProto *a, Tensor *out) {
     bool floats = !strcmp(a->name, "value_floats"), ints = !strcmp(a->name, "value_ints");
@@ -194,8 +193,7 @@ Res eval_range(Ctx *c, Tensor *out) {
     return OK;
 }
 
-/* ---- the node
- * ---------------------------------------------------------------------------------------- */
+/* ---- the node ---- */
 
 Res eval_node(Ctx *c) {
     Import *x = c->x;

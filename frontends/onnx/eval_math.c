@@ -46,8 +46,7 @@ static Res broadcast(Ctx *c, const Shape *a, const Shape *b, Shape *out) {
                     shape_str(c->x->tmp, b));
 }
 
-/* ---- one operand
- * ------------------------------------------------------------------------------------ */
+/* ---- one operand ---- */
 
 static double unary_real(uint8_t kind, double a) {
     switch (kind) {
@@ -105,8 +104,7 @@ Res eval_cast(Ctx *c, Tensor *out) {
     return OK;
 }
 
-/* ---- two operands
- * ------------------------------------------------------------------------------------ */
+/* ---- two operands ---- */
 
 static bool is_comparison(uint8_t kind) {
     return kind == K_EQUAL || kind == K_LESS || kind == K_GREATER || kind == K_LESS_EQUAL ||
@@ -260,8 +258,7 @@ Res eval_where(Ctx *c, Tensor *out) {
     return OK;
 }
 
-/* ---- reductions
- * ---------------------------------------------------------------------------------------- */
+/* ---- reductions ---- */
 
 static double combine_real(uint8_t kind, double a, double b) {
     switch (kind) {

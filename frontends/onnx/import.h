@@ -184,13 +184,11 @@ void import_note(Import *x, const char *fmt, ...) __attribute__((format(printf, 
 /* Creates the model inputs as values, symbolic dimensions bound. */
 bool dims_bind(Import *x);
 
-/* ---- roles.c ----------------------------------------------------------------------------------
- */
+/* ---- roles.c ---- */
 /* Reads the initializers, undoes merging by value, decides roles, creates their values. */
 bool roles_assign(Import *x);
 
-/* ---- node.c: what eval and make functions see of a node ----------------------------------------
- */
+/* ---- node.c: what eval and make functions see of a node ---- */
 struct Ctx {
     Import *x;
     const FileNode *n;
@@ -234,8 +232,7 @@ Res bind(const Ctx *c, uint32_t k, ValueId v);
 /* The value of a known tensor. */
 ValueId constant(Import *x, const char *name, const Tensor *t, Role role);
 
-/* ---- shapes that eval and make share (make_move.c) ----------------------------------------------
- */
+/* ---- shapes that eval and make share (make_move.c) ---- */
 Res shape_reshape(const Ctx *c, Shape *out);
 Res shape_squeeze(const Ctx *c, Shape *out);
 Res shape_unsqueeze(const Ctx *c, Shape *out);
@@ -255,8 +252,7 @@ Res concat_spec(const Ctx *c, uint32_t *axis, Shape *out);
 /* ---- elements (element.h): inlined, for they are read by the million ---- */
 #include "element.h"
 
-/* ---- eval.c ------------------------------------------------------------------------------------
- */
+/* ---- eval.c ---- */
 /* Room for a result at compile time. Its data stays NULL when an input is missing or it is empty.
  */
 Res tensor_new(const Ctx *c, DType dt, const Shape *s, Tensor *out);
@@ -329,8 +325,7 @@ enum {
     K_RMIN
 };
 
-/* ---- make_math.c, make_move.c, make_nn.c: run-time nodes ----------------------------------------
- */
+/* ---- make_math.c, make_move.c, make_nn.c: run-time nodes ---- */
 Res make_unary(Ctx *c);
 Res make_alpha_beta(Ctx *c);
 Res make_binary(Ctx *c);

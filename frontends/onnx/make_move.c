@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-/* ---- shapes
- * ------------------------------------------------------------------------------------------ */
+/* ---- shapes ---- */
 
 Res shape_reshape(const Ctx *c, Shape *out) {
     const Shape *in = shape_in(c, 0);
@@ -241,8 +240,7 @@ Res gather_axis(const Ctx *c, uint32_t *axis, Shape *out) {
     return OK;
 }
 
-/* ---- run-time nodes
- * ------------------------------------------------------------------------------------ */
+/* ---- run-time nodes ---- */
 
 Res make_identity(Ctx *c) {
     return bind(c, 0, emit_view(c, "", value_in(c, 0), shape_in(c, 0)));

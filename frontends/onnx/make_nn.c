@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-/* ---- sliding windows
- * ------------------------------------------------------------------------------- */
+/* ---- sliding windows ---- */
 
 typedef struct {
     uint32_t nd;
@@ -125,8 +124,7 @@ Res make_global_average(Ctx *c) {
     return bind(c, 0, emit(c, OP_ReduceSum, "", 1, &v, 3, attr));
 }
 
-/* ---- matrix products
- * ---------------------------------------------------------------------------------- */
+/* ---- matrix products ---- */
 
 /* C of Gemm broadcasts to [M,N]. As [N] (or [1,N]) it is MatMul's bias; else it is added. */
 static ValueId gemm_bias(const Ctx *c, int64_t n) {
@@ -198,8 +196,7 @@ Res make_matmul(Ctx *c) {
     return bind(c, 0, emit_view(c, "", v, &s));
 }
 
-/* ---- normalisation
- * -------------------------------------------------------------------------------------- */
+/* ---- normalisation ---- */
 
 /* Running statistics that the node updates: a buffer, also when the file has a constant there. */
 static ValueId statistic(const Ctx *c, uint32_t i) {
@@ -300,9 +297,7 @@ Res make_softmax(Ctx *c) {
     return v == NO_ID ? FAIL : bind(c, 0, emit_view(c, "", v, &x));
 }
 
-/* ---- dropout
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- dropout ---- */
 
 /* From operator set 12 on a flag says whether it drops. Before, the operator has none; training
  * exports write its mask output, inference exports remove the node, so the mask is the sign. */

@@ -116,8 +116,7 @@ static bool fill_nodes(Import *x) {
     return true;
 }
 
-/* ---- order
- * --------------------------------------------------------------------------------------- */
+/* ---- order ---- */
 
 /* The node that makes input i of node n, or NO_ID. */
 static uint32_t maker(const Import *x, uint32_t n, uint32_t i) {
@@ -204,8 +203,7 @@ static bool sort_nodes(Import *x) {
     return done == n || report_cycle(x, wait);
 }
 
-/* ---- outputs
- * --------------------------------------------------------------------------------------- */
+/* ---- outputs ---- */
 
 static bool mark_outputs(Import *x) {
     if (!x->graph->n_output)

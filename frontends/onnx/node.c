@@ -31,8 +31,7 @@ Res ctx_skip(const Ctx *c, const char *fmt, ...) {
     return SKIP;
 }
 
-/* ---- inputs and outputs
- * -------------------------------------------------------------------------- */
+/* ---- inputs and outputs ---- */
 
 static Slot *slot_in(const Ctx *c, uint32_t i) {
     return has_in(c, i) ? &c->x->slot.at[c->n->in[i]] : NULL;
@@ -96,8 +95,7 @@ ValueId value_in(const Ctx *c, uint32_t i) {
     return s->value;
 }
 
-/* ---- attributes
- * ------------------------------------------------------------------------------------ */
+/* ---- attributes ---- */
 
 #define ATTR_TYPE(x) ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__##x
 
@@ -217,8 +215,7 @@ Res axes_of(const Ctx *c, const Ints *given, uint32_t rank, uint32_t *n, uint32_
     return OK;
 }
 
-/* ---- IR nodes
- * ----------------------------------------------------------------------------------------- */
+/* ---- IR nodes ---- */
 
 /* Results of a step are neither empty nor absurdly large. */
 static bool check_results(const Ctx *c, NodeId n) {

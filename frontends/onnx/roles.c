@@ -3,8 +3,8 @@
  *
  *   buffer    mean or variance of a BatchNormalization
  *   constant  integers and booleans; floats from which no gradient can reach an output (all ways
- * end in comparisons, shapes, indices, conditions); exponents; exporter-made scalars; floats named
- *             and filled like masks, or named like tables of frequencies
+ *             end in comparisons, shapes, indices, conditions); exponents; exporter-made scalars;
+ *             floats named and filled like masks, or named like tables of frequencies
  *   param     every other float that is read; --freeze does the rest
  *   frozen    a float that nothing reads
  *
@@ -19,8 +19,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- merged initializers
- * --------------------------------------------------------------------------- */
+/* ---- merged initializers ---- */
 
 static bool is_float_elem(const TensorProto *t) {
     DType dt;
@@ -81,8 +80,7 @@ static uint32_t untie_statistics(Import *x) {
     return count;
 }
 
-/* ---- where gradients can flow
- * ------------------------------------------------------------------------ */
+/* ---- where gradients can flow ---- */
 
 static bool passes_gradient(const FileNode *f, uint32_t i) {
     if (!f->row) return true;
@@ -128,8 +126,7 @@ static uint8_t *fill_uses(Import *x) {
     return use;
 }
 
-/* ---- names
- * ------------------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 /* Scalars that an exporter made of literals: "onnx::Mul_12", "/Constant_output_0", "123",
  * "const_fold". */
@@ -174,8 +171,7 @@ static Role choose_role(Import *x, const Init *init, bool smooth, uint8_t use) {
     return ROLE_PARAM;
 }
 
-/* ---- warnings
- * ------------------------------------------------------------------------------------------ */
+/* ---- warnings ---- */
 
 static void note_inference_export(Import *x) {
     uint32_t conv = 0, norm = 0, renamed = 0;

@@ -217,8 +217,7 @@ Status dtrt_diagnose(Runtime *rt, uint32_t end, const char *what);
 /* ---- metric.c -------------------------------------------------------------------------------- */
 void dtrt_metric_accuracy(Runtime *rt);
 
-/* ---- outfile.c: a file that appears whole or not at all ---------------------------------------
- */
+/* ---- outfile.c: a file that appears whole or not at all ---- */
 typedef struct {
     const char *path;
     char *tmp; /* NULL: written in place (a device or a pipe) */
@@ -236,8 +235,8 @@ void dtrt_out_flush(OutFile *f);
 Status dtrt_out_commit(OutFile *f);
 void dtrt_out_abort(OutFile *f);
 
-/* ---- checkpoint.c ------------------------------------------------------------------------------
- * safetensors files: weights, statistics and optimizer state; gradients of one step. */
+/* ---- checkpoint.c ---- */
+/* safetensors files: weights, statistics and optimizer state; gradients of one step. */
 Status dtrt_checkpoint_save(Runtime *rt, const char *path, uint64_t steps);
 Status dtrt_grads_open(Runtime *rt, const char *path);
 Status dtrt_grads_close(Runtime *rt,
@@ -252,8 +251,7 @@ void dtrt_json_string(FILE *f, const char *s);
 /* %.9g, or null: JSON has no NaN */
 void dtrt_json_float(FILE *f, double x);
 
-/* ---- sha256.c
- * ------------------------------------------------------------------------------------ */
+/* ---- sha256.c ---- */
 typedef struct {
     uint32_t h[8];
     uint64_t n;
@@ -263,11 +261,10 @@ void dtrt_sha256_init(Sha256 *s);
 void dtrt_sha256_add(Sha256 *s, const void *bytes, uint64_t n);
 void dtrt_sha256_hex(Sha256 *s, char hex[65]);
 
-/* ---- report.c: progress line, log, summary, profile
- * ------------------------------------------------ */
+/* ---- report.c: progress line, log, summary, profile ---- */
 typedef struct {
     uint64_t steps, done, start_ns, last_ns, epoch_hits, epoch_counted;
-    uint64_t nloss, ntime;
+    uint64_t nloss;
     float loss[MAX_LOSSES];
     float ms[MAX_TIMES], data_ms[MAX_TIMES]; /* rings */
     FILE *log;
@@ -280,8 +277,7 @@ Status dtrt_report_close(Runtime *rt, Report *r);
 Status dtrt_report_summary(Runtime *rt, Report *r);
 Status dtrt_report_profile(Runtime *rt);
 
-/* ---- message.c
- * ---------------------------------------------------------------------------------------- */
+/* ---- message.c ---- */
 void dtrt_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void dtrt_hint(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void dtrt_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -297,8 +293,7 @@ const char *dtrt_shape_str(int rank, const int64_t *dim,
 bool dtrt_mul_u64(uint64_t a, uint64_t b, uint64_t *out); /* false on overflow */
 Status dtrt_no_memory(uint64_t bytes);
 
-/* ---- runtime/ref: checkgrad.c
- * --------------------------------------------------------------------------- */
+/* ---- runtime/ref: checkgrad.c ---- */
 Status dtrt_check_grad(Runtime *rt);
 
 #endif

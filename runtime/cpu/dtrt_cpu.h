@@ -11,10 +11,10 @@
 
 /* Vectorisable exp, log, tanh, erf, sigmoid are in dtrt_vecmath.h. */
 
-/* ---- conv.c: oneDNN --------------------------------------------------------------------------
- * Images [n, in.., ci] (channels last) or [n, ci, in..]; weights [co, ci/group, k..] when plain.
- * One object serves the three passes of one geometry. Primitives are created by dtrt_conv_init,
- * never later. */
+/* ---- conv.c: oneDNN ---- */
+/* Images [n, in.., ci] (channels last) or [n, ci, in..]; weights [co, ci/group, k..] when plain.
+ * An object serves the passes of its geometry that it is asked for; objects of one geometry agree
+ * on the packed layout. Primitives are created by dtrt_conv_init, never later. */
 typedef struct DtrtConv {
     int nd, channels_last, group, bias, relu, packed;
     int fwd, grad_x, grad_w; /* which passes this object is asked for */
@@ -45,8 +45,8 @@ void dtrt_conv_grad_w(const DtrtConv *c, const float *dy, const float *x, float 
 bool dtrt_conv_pack(const DtrtConv *c, const float *plain, void *packed);
 bool dtrt_conv_unpack(const DtrtConv *c, const void *packed, float *plain);
 
-/* ---- matmul.c: oneDNN ------------------------------------------------------------------------
- * y[b.., m, n] = alpha * op(a) op(b) (+ bias[n]); batch of up to 6 axes, each operand's axis is the
+/* ---- matmul.c: oneDNN ---- */
+/* y[b.., m, n] = alpha * op(a) op(b) (+ bias[n]); batch of up to 6 axes, each operand's axis is the
  * result's or 1. trans: the operand's last two axes are stored swapped. */
 typedef struct DtrtMatmul {
     int nbatch, trans_a, trans_b, bias;
@@ -64,8 +64,7 @@ void dtrt_matmul_free(DtrtMatmul *m);
 void dtrt_matmul(const DtrtMatmul *m, const float *a, const float *b, const float *bias, float *y,
                  void *ws);
 
-/* ---- pool.c: own loops; init does nothing, workspaces are 0 -------------------------------------
- */
+/* ---- pool.c: own loops; init does nothing, workspaces are 0 ---- */
 typedef struct DtrtPool {
     int nd, channels_last, is_max, count_include_pad, ceil_mode;
     int64_t n, c;
@@ -81,15 +80,14 @@ bool dtrt_pool_init(DtrtPool *p, int threads);
 void dtrt_pool_forward(const DtrtPool *p, const float *x, float *y, void *index, void *ws);
 void dtrt_pool_grad(const DtrtPool *p, const float *dy, const void *index, float *dx, void *ws);
 
-/* ---- softmax.c: [outer, n, inner], over n; in place allowed for y == x, dx == dy
- * ----------------- */
+/* ---- softmax.c: [outer, n, inner], over n; in place allowed for y == x, dx == dy ---- */
 void dtrt_softmax(const float *x, float *y, int64_t outer, int64_t n, int64_t inner, int log);
 void dtrt_softmax_grad(const float *dy, const float *y, float *dx, int64_t outer, int64_t n,
                        int64_t inner, int log);
 
-/* ---- loss.c: logits [outer, n, inner], labels [outer, inner] i64 (or i32); ws: dtrt_loss_needs
- * ---- Mean over the labels that are not ignored (0/0 gives NaN as in PyTorch). is_log: inputs are
- * log-probabilities (NLL). */
+/* ---- loss.c: logits [outer, n, inner], labels [outer, inner] i64 (or i32) ---- */
+/* Mean over the labels that are not ignored (0/0 gives NaN as in PyTorch). is_log: inputs are
+ * log-probabilities (NLL). ws: dtrt_loss_needs bytes. */
 typedef struct {
     int64_t outer, n, inner;
     int label_i32, has_ignore, is_log;
@@ -102,8 +100,7 @@ void dtrt_loss_forward(DtrtCtx *c, const DtrtLoss *l, const float *x, const void
 void dtrt_loss_grad(DtrtCtx *c, const DtrtLoss *l, const float *dloss, const float *x,
                     const void *labels, float *dx, void *ws);
 
-/* ---- norm.c: LayerNorm over rows [rows, n]; scale, bias [n] (bias NULL: none)
- * --------------------- */
+/* ---- norm.c: LayerNorm over rows [rows, n]; scale, bias [n] (bias NULL: none) ---- */
 void dtrt_layernorm(const float *x, const float *scale, const float *bias, float *y, float *mean,
                     float *invstd, int64_t rows, int64_t n, float eps);
 void dtrt_layernorm_grad_x(const float *dy, const float *x, const float *scale, const float *mean,
@@ -112,13 +109,11 @@ void dtrt_layernorm_grad_x(const float *dy, const float *x, const float *scale, 
 void dtrt_bn_update(float *rmean, float *rvar, const float *mean, const float *var, int64_t n,
                     float momentum);
 
-/* ---- reduce.c: y = scale * sum of x over the axes with red[i] != 0; nd <= 8; not leading-only
- * ------ */
+/* ---- reduce.c: y = scale * sum of x over the axes with red[i] != 0; nd <= 8 ---- */
 void dtrt_reduce_sum(const float *x, float *y, int nd, const int64_t *dim, const uint8_t *red,
                      float scale);
 
-/* ---- movement.c: elem is the element size in bytes (1, 4 or 8)
- * ------------------------------------ */
+/* ---- movement.c: elem is the element size in bytes (1, 4 or 8) ---- */
 void dtrt_copy(const void *x, void *y, uint64_t bytes);
 void dtrt_transpose(const void *x, void *y, int nd, const int64_t *dim, const int64_t *perm,
                     int elem);
@@ -141,8 +136,7 @@ void dtrt_gather_grad(DtrtCtx *c, const float *dy, const void *idx, int idx_i32,
                       int64_t outer, int64_t n, int64_t inner, int64_t count);
 void dtrt_fill(void *y, uint64_t n, double value, DtrtType type);
 
-/* ---- optim.c: n elements (packed bytes / 4 for packed weights); lr and the rest from c
- * --------------- */
+/* ---- optim.c: n elements (packed bytes / 4 for packed weights); lr and the rest from c ---- */
 void dtrt_sgd(const DtrtCtx *c, float *w, const float *g, float *v,
               int64_t n); /* v NULL: no momentum */
 void dtrt_adam(const DtrtCtx *c, float *w, const float *g, float *m, float *v, int64_t n,

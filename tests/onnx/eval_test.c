@@ -59,8 +59,7 @@ static void node(const char *op, const char *in, const Buf *attr) {
     model_node(&m, op, "n", in, "y", attr);
 }
 
-/* ---- elementwise
- * ------------------------------------------------------------------------------------- */
+/* ---- elementwise ---- */
 
 static void ints2(const char *op, const char *da, const char *a, const char *db, const char *b,
                   const char *want) {
@@ -176,8 +175,7 @@ static void test_cast_where(void) {
     expect("i64[2,2]: 1 2 9 9");
 }
 
-/* ---- shapes
- * -------------------------------------------------------------------------------------------- */
+/* ---- shapes ---- */
 
 static void test_shapes(void) {
     Buf attr = {0};
@@ -357,8 +355,7 @@ static void test_reduce(void) {
     expect("f32[2]: 2.5 5");
 }
 
-/* ---- limits
- * ---------------------------------------------------------------------------------------------- */
+/* ---- limits ---- */
 
 static void test_limits(void) {
     begin(13);

@@ -113,8 +113,7 @@ static void test_unused(void) {
     imported_free(&i);
 }
 
-/* ---- dimensions
- * ----------------------------------------------------------------------------------- */
+/* ---- dimensions ---- */
 
 static Imported import_dims(const char *dims, const OnnxOptions *o) {
     Model m = model_new(13);
@@ -174,8 +173,7 @@ static void test_symbols(void) {
     imported_free(&i);
 }
 
-/* ---- versions and what is not supported
- * ------------------------------------------------------------ */
+/* ---- versions and what is not supported ---- */
 
 static void test_versions(void) {
     for (int64_t v = 5; v <= 30; v++) {

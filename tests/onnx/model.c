@@ -43,8 +43,7 @@ void field_buf(Buf *b, uint32_t field, const Buf *child) {
     field_bytes(b, field, child->at, child->n);
 }
 
-/* ---- attributes
- * ---------------------------------------------------------------------------------- */
+/* ---- attributes ---- */
 
 static void put_attr(Buf *b, Buf *a, int type) {
     field_int(a, 20, type);
@@ -88,8 +87,7 @@ void attr_put_tensor(Buf *b, const char *name, const Buf *tensor) {
     put_attr(b, &a, 4);
 }
 
-/* ---- tensors
- * ---------------------------------------------------------------------------------------- */
+/* ---- tensors ---- */
 
 static Buf tensor_head(const char *name, int elem, const char *dims, uint64_t *count) {
     Buf t = {0};
@@ -137,8 +135,7 @@ Buf tensor_zeros(const char *name, const char *dims) {
     return t;
 }
 
-/* ---- models
- * -------------------------------------------------------------------------------------------- */
+/* ---- models ---- */
 
 Model model_new(int64_t opset) {
     return (Model){.ir = 8, .opset = opset};
@@ -219,8 +216,7 @@ Buf model_bytes(const Model *m) {
     return b;
 }
 
-/* ---- importing
- * ---------------------------------------------------------------------------------------- */
+/* ---- importing ---- */
 
 Imported import_buf(Buf bytes) {
     Imported i = {.a = arena_new()};

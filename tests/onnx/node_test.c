@@ -39,8 +39,7 @@ static void run(const char *op, const char *in, const char *out, const char *wan
     imported_free(&i);
 }
 
-/* ---- elementwise
- * ----------------------------------------------------------------------------------- */
+/* ---- elementwise ---- */
 
 static void test_math(void) {
     static const char *const same[] = {
@@ -143,8 +142,7 @@ static void test_reduce(void) {
     run("ReduceMean", "x", "y", "axis 1 occurs twice");
 }
 
-/* ---- moves
- * -------------------------------------------------------------------------------------------- */
+/* ---- moves ---- */
 
 static void test_views(void) {
     begin(13);
@@ -260,8 +258,7 @@ static void test_pad(void) {
     run("Pad", "x,p", "y", "node 'n' (Pad): mode wrap");
 }
 
-/* ---- layers
- * ---------------------------------------------------------------------------------------------- */
+/* ---- layers ---- */
 
 static void test_conv(void) {
     begin(17);
