@@ -8,7 +8,7 @@ For each case the program is compiled with the loss, optimizer and frozen weight
     budget that works (a budget below that one must end with status 3 and name it),
   - by every other planner at the smallest budget that works for it,
 and run on the stored batches.  The run at 100 % must match losses, weights and gradients of PyTorch
-(check_trace.py has the tolerances).  Every other run, hard mode included, must give the same
+(check_trace.py has the tolerances), and its gradients finite differences.  Every other run, hard mode included, must give the same
 bits.  No run may use more than its budget.  dropout_stats has random masks: its
 statistics over 40 seeds are compared, and one seed must give the same bits at every budget.
 
@@ -97,7 +97,7 @@ def compile_options(trace):
 class Case:
     def __init__(self, name, opt):
         self.name, self.opt = name, opt
-        self.folder = os.path.join(DATA, name)
+        self.folder = os.path.join(opt.traces, name)
         self.trace = json.load(open(os.path.join(self.folder, "trace.json")))
         self.work = os.path.join(opt.keep, name)
         os.makedirs(self.work, exist_ok=True)
@@ -152,6 +152,12 @@ class Case:
                   trainer + ".losses.json", "--weights", trainer + ".safetensors", "--grads",
                   trainer + ".grads.safetensors"], 120)
         self.want = (weights, grads, s["losses"], s["weights_sha256"])
+        return trainer
+
+    def finite_differences(self, trainer):
+        """The trainer's own check of gradients, in double precision by the reference interpreter."""
+        must_run([trainer, "--data", os.path.join(self.folder, "data.npz"), "--batched", "--steps", "1",
+                  "--check-grad"], self.opt.timeout)
 
     def same_bits(self, trainer, budget, *more):
         s, weights, grads = self.train(trainer, budget, *more)
@@ -195,9 +201,10 @@ class Case:
         if p is None:
             return
         peak, low = p["peak_without_budget_bytes"], p["min_budget_bytes"]
-        self.check("100 %", self.reference, peak)
-        if self.want is None or self.opt.smoke:
+        trainer = self.check("100 %", self.reference, peak)
+        if trainer is None or self.opt.smoke:
             return
+        self.check("finite differences", self.finite_differences, trainer)
         for percent in [] if self.opt.quick else [70, 50]:
             budget = peak * percent // 100
             if budget < low:
@@ -275,21 +282,22 @@ def main():
     ap.add_argument("--smoke", action="store_true", help="100 %% only")
     ap.add_argument("--keep", help="folder for trainers and results; kept afterwards")
     ap.add_argument("--json", help="also write the results to this file")
+    ap.add_argument("--traces", default=DATA, help="folder of cases (default: tests/data/traces)")
     ap.add_argument("--timeout", type=float, default=300, help="seconds for one command")
     opt = ap.parse_args()
     opt.dtrc = os.path.abspath(opt.dtrc)
     opt.keep_given = bool(opt.keep)
     opt.keep = opt.keep or tempfile.mkdtemp(prefix="dtrc-traces-")
-    names = sorted(os.path.basename(os.path.dirname(p)) for p in glob.glob(os.path.join(DATA, "*", "trace.json")))
+    names = sorted(os.path.basename(os.path.dirname(p)) for p in glob.glob(os.path.join(opt.traces, "*", "trace.json")))
     if opt.case:
         for pattern in opt.case:
             if not fnmatch.filter(names, pattern):
                 ap.error(f"no case matches {pattern}")
         names = [n for n in names if any(fnmatch.fnmatch(n, p) for p in opt.case)]
     if not names:
-        ap.error(f"no cases in {DATA}")
+        ap.error(f"no cases in {opt.traces}")
     # The longest ones first, so that the last job does not run alone.
-    names.sort(key=lambda n: -os.path.getsize(os.path.join(DATA, n, "model.onnx")))
+    names.sort(key=lambda n: -os.path.getsize(os.path.join(opt.traces, n, "model.onnx")))
     passed = failed = 0
     rows = []
     with concurrent.futures.ThreadPoolExecutor(opt.jobs) as pool:
