@@ -22,9 +22,9 @@ typedef struct {
 } Machine;
 
 static const Machine machine[] = {
-    [TARGET_CPU] = {32, 8, 40, 2000, true},
+    [TARGET_CPU] = {40, 12, 48, 1500, true},
     [TARGET_CUDA] = {10000, 800, 800, 4000, false},
-    [TARGET_NULL] = {32, 8, 40, 2000, true},
+    [TARGET_NULL] = {40, 12, 48, 1500, true},
 };
 
 /* What the runtime said about one object. */
