@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static Status check_program(const DtrtProgram *p) {
     if (p->abi == DTRT_ABI) return ST_OK;
@@ -105,7 +106,21 @@ static Status train(Runtime *rt, Report *r) {
     return !st && rt->o.json ? dtrt_report_summary(rt, r) : st;
 }
 
+/* libgomp's threads spin at a barrier for milliseconds before they sleep. Where other programs use
+ * the processors too, the thread they wait for is often not running, and small steps take a hundred
+ * times as long. The policy is read when the library is loaded, so the program starts itself again
+ * with the other one, unless the user has chosen. Failing that it just goes on. */
+static void sleep_at_barriers(char **argv) {
+    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0) return;
+    self[n] = 0;
+    if (!setenv("OMP_WAIT_POLICY", "passive", 1)) execv(self, argv);
+}
+
 int dtrt_main(const DtrtProgram *p, int argc, char **argv) {
+    sleep_at_barriers(argv);
     static Runtime rt; /* static: not in registers when dtrt_fail jumps */
     static Report report;
     rt = (Runtime){.p = p, .exe = -1, .running = -1};
