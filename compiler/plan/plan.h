@@ -31,11 +31,11 @@ typedef enum {
     PLACE_RESIDENT, /* stays until its DROP */
     PLACE_SCRATCH /* written but not kept: a second run of a node with several outputs writes those
                      that are still resident, or that nobody wants, to bytes of their own */
-} Place_;
+} PlanPlace;
 
 typedef struct {
     uint64_t offset; /* in the arena */
-    uint8_t place;   /* Place_ */
+    uint8_t place;   /* PlanPlace */
 } PlanOut;
 
 typedef struct {
@@ -62,7 +62,7 @@ typedef struct {
     const char *planner; /* strategy that made it, such as "dtr-local" */
 } Plan;
 
-typedef enum { PLAN_OK, PLAN_INFEASIBLE, PLAN_TIMEOUT } PlanStatus;
+typedef enum { PLAN_OK, PLAN_INFEASIBLE } PlanStatus;
 
 typedef struct {
     uint64_t budget;     /* bytes, persistent ones included */

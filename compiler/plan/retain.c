@@ -19,14 +19,15 @@
  * Effects may run at their place or later (deferred updates): a use by an effect ends a gap only
  * when it is the last one, and runs of effects give no memory constraint.
  *
- * Subgradient ascent on f from l = 0; every iterate is a valid bound, the best one is kept. What
- * cannot be made twice (results of effects) has infinite c_i. */
+ * Subgradient ascent on f from the best price of one moment; every iterate is a valid bound, the
+ * best one is kept. What cannot be made twice (results of effects) has infinite c_i. */
 #include "strategy.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 600 };
+enum { MIN_ROUNDS = 600, MAX_ROUNDS = 20000, WORK = 40000000 };
 
 typedef struct {
     uint32_t from, to; /* spans first runs t with from < t < to */
@@ -112,6 +113,34 @@ static double value_at(Retain *x) {
     return f;
 }
 
+typedef struct {
+    double density, bytes;
+} Offer;
+
+static int offer_cmp(const void *x, const void *y) {
+    const Offer *a = x, *b = y;
+    return a->density < b->density ? -1 : a->density > b->density;
+}
+
+/* Starts at the most crowded moment alone: there the best price is the density c_i / b_i at which
+ * enough has been dropped (the fractional knapsack). */
+static void start_at_peak(Arena *a, Retain *x) {
+    uint32_t peak = 0, n = 0;
+    value_at(x); /* at price 0 everything is kept */
+    for (uint32_t t = 0; t < x->nrun; t++)
+        if (x->load[t] > x->load[peak]) peak = t;
+    double over = x->nrun ? x->load[peak] : 0;
+    Offer *o = ARENA_ARRAY(a, Offer, x->n);
+    for (uint32_t i = 0; i < x->n; i++)
+        if (x->gap[i].from < peak && peak < x->gap[i].to)
+            o[n++] = (Offer){x->gap[i].cost / x->gap[i].bytes, x->gap[i].bytes};
+    qsort(o, n, sizeof *o, offer_cmp);
+    for (uint32_t i = 0; i < n && over > 0 && !isinf(o[i].density); i++) {
+        x->price[peak] = o[i].density;
+        over -= o[i].bytes;
+    }
+}
+
 /* Polyak steps towards a target a little above the best value; the aim comes closer when nothing is
  * gained. */
 static double ascend(Retain *x) {
@@ -119,7 +148,10 @@ static double ascend(Retain *x) {
     uint32_t idle = 0;
     for (uint32_t i = 0; i < x->n; i++)
         if (!isinf(x->gap[i].cost)) scale += x->gap[i].cost;
-    for (int round = 0; round < ROUNDS; round++) {
+    uint64_t rounds = WORK / ((uint64_t)x->n + x->nrun + 1);
+    if (rounds < MIN_ROUNDS) rounds = MIN_ROUNDS;
+    if (rounds > MAX_ROUNDS) rounds = MAX_ROUNDS;
+    for (uint64_t round = 0; round < rounds; round++) {
         double f = value_at(x), norm = 0;
         if (f > best * (1 + 1e-6) + 1e-9) {
             best = f;
@@ -151,6 +183,7 @@ static double solve(Arena *a, const Problem *p, uint64_t capacity) {
     x.load = ARENA_ARRAY(a, double, n);
     fill_gaps(a, p, &x);
     fill_room(p, capacity, &x);
+    start_at_peak(a, &x);
     return ascend(&x);
 }
 

@@ -54,7 +54,7 @@ static void reset(Sim *s, const SimOptions *o) {
     const Problem *p = s->p;
     s->o = *o;
     s->failed = false;
-    s->now = s->stamp = s->npool = s->evictions = s->reruns = 0;
+    s->now = s->stamp = s->npool = s->evictions = 0;
     s->clock = 1;
     s->cost = s->work = s->bytes = s->byte_peak = 0;
     s->step.n = s->out.n = s->frame.n = s->held.n = s->stack.n = s->secured.n = 0;
@@ -208,7 +208,6 @@ static bool execute(Sim *s, uint32_t r, bool first) {
     VEC_PUSH(s->a, s->step, ((SimStep){STEP_RUN, r, taken, base, workspace}));
     s->clock += (double)p->ns[r];
     s->cost += p->ns[r];
-    s->reruns += !first;
     EACH(p->out, r, t) {
         if (t == NO_ID) continue;
         s->last[p->storage[t]] = s->clock;

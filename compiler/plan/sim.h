@@ -70,7 +70,7 @@ typedef struct {
     uint32_t now; /* first run that did not happen yet */
     double clock; /* ns */
     uint64_t cost, work, bytes, byte_peak;
-    uint32_t evictions, reruns;
+    uint32_t evictions;
     VEC(SimStep) step;
     VEC(PlanOut) out;
     VEC(Frame) frame;
