@@ -45,13 +45,12 @@ void arena_fail_at(uint64_t nth); /* tests: the nth block request from now fails
      (v).at[(v).n++] = (x))
 void *vec_grow(Arena *a, void *at, uint32_t *cap, size_t elem); /* doubles; oom past 2^31 entries */
 
-/* ---- map.c: names to 32-bit numbers (open addressing; iteration is by insertion order) ---- */
+/* ---- map.c: names to 32-bit numbers ---- */
 typedef struct Map Map;
 Map *map_new(Arena *a);
 uint32_t map_get(const Map *m, const char *key);     /* NO_ID when absent */
 bool map_put(Map *m, const char *key, uint32_t val); /* false: key was there (value replaced) */
 uint32_t map_count(const Map *m);
-const char *map_key(const Map *m, uint32_t i); /* i-th inserted key */
 
 /* ---- bits.c ------------------------------------------------------------------------------ */
 typedef struct {

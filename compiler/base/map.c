@@ -1,6 +1,5 @@
-/* map.c - names to 32-bit numbers. Keys are kept in the order of insertion, which is the only order
- * that anybody can see; an open-addressing table of key indices finds them. Hash: FNV-1a (Fowler,
- * Noll, Vo). */
+/* map.c - names to 32-bit numbers. An open-addressing table of key indices finds the keys; nobody
+ * can walk it, so that no result depends on the hash. Hash: FNV-1a (Fowler, Noll, Vo). */
 #include "base.h"
 
 #include <string.h>
@@ -65,8 +64,4 @@ bool map_put(Map *m, const char *key, uint32_t val) {
 
 uint32_t map_count(const Map *m) {
     return m->count;
-}
-
-const char *map_key(const Map *m, uint32_t i) {
-    return m->key[i];
 }

@@ -92,7 +92,6 @@ static bool compile(Arena *a, Diag *d, const char *dir, const char *tmp, const C
     add_words(a, &w, cc && *cc ? cc : "cc");
     if (!w.n) return diag_error(d, (Place){0}, "$CC is blank: expected a C compiler");
     add_words(a, &w, C_FLAGS);
-    if (o->debug) add_words(a, &w, "-g");
     char *more[] = {arena_printf(a, "-I%s", o->include_dir), arena_printf(a, "%s/program.c", dir),
                     "-o", arena_str(a, tmp), arena_printf(a, "-L%s", o->lib_dir)};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) VEC_PUSH(a, w, more[i]);

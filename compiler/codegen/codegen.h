@@ -16,7 +16,6 @@ typedef struct {
     uint64_t seed;                     /* --init */
     const char *init;                  /* keep, kaiming, xavier */
     const char *include_dir, *lib_dir; /* of the runtime */
-    bool debug;                        /* keep symbols, sanitize as this dtrc was built */
 } CgOptions;
 
 /* Writes program.c (front matter, memory map, kernels, schedule table), Makefile, manifest.json

@@ -172,8 +172,8 @@ static void replay_run(Replay *r, const PlanStep *s) {
     text_quote(&r->runs, n->name);
     text_str(&r->runs, ", ");
     text_quote(&r->runs, n->onnx ? n->onnx : op_def(n->op)->name);
-    text_add(&r->runs, ", %u, %u, %u, %d, %d, %d, %u, %u},%s\n", s->id, first, r->naddr - first,
-             (int)n->phase, r->ran[s->id], updated_param(g, n), n->nin, n->nout,
+    text_add(&r->runs, ", %u, %u, %u, %d, %d, %u, %u},%s\n", s->id, first, r->naddr - first,
+             (int)n->phase, updated_param(g, n), n->nin, n->nout,
              r->ran[s->id] ? " /* again */" : "");
     text_add(&r->steps, "    {%u, 0, 0}, /* ", r->nrun);
     text_comment(&r->steps, n->name);
@@ -243,7 +243,7 @@ void cg_print_schedule(Gen *g, Text *t) {
     print_table(
         t,
         "Runs: function, node, operator, number, first operand, operands, phase (0 forward, "
-        "1 backward,\n * 2 update), recomputed, parameter, inputs, outputs.",
+        "1 backward,\n * 2 update), parameter, inputs, outputs.",
         "DtrtRun runs", &r.runs);
     print_table(t, "Runs and drops in order.", "DtrtStep steps", &r.steps);
 }

@@ -53,10 +53,9 @@ static bool temp_dir(Arena *a, Diag *d, const char **out) {
     return true;
 }
 
+/* What cg_emit wrote. A compiler.log, there only after a failure, stays for the user to read. */
 static void remove_dir(Arena *a, const char *dir) {
-    static const char *const files[] = {"program.c", "kernels.c", "kernels.h",     "program.o",
-                                        "kernels.o", "Makefile",  "manifest.json", "weights.bin",
-                                        "trainer",   "program.h"};
+    static const char *const files[] = {"program.c", "Makefile", "manifest.json", "weights.bin"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         unlink(arena_printf(a, "%s/%s", dir, files[i]));
     rmdir(dir);

@@ -79,7 +79,7 @@ void ir_attr_ints(Graph *g, NodeId n, AttrKey k, const int64_t *v, uint32_t coun
     *attr_slot(g, n, k) = (Attr){.key = k, .n = count, .i = copy};
 }
 
-void ir_attr_floats(Graph *g, NodeId n, AttrKey k, const double *v, uint32_t count) {
+static void attr_floats(Graph *g, NodeId n, AttrKey k, const double *v, uint32_t count) {
     double *copy = ARENA_ARRAY(g->arena, double, count);
     if (count) memcpy(copy, v, count * sizeof *v);
     *attr_slot(g, n, k) = (Attr){.key = k, .is_float = true, .n = count, .f = copy};
@@ -90,13 +90,13 @@ void ir_attr_i(Graph *g, NodeId n, AttrKey k, int64_t v) {
 }
 
 void ir_attr_f(Graph *g, NodeId n, AttrKey k, double v) {
-    ir_attr_floats(g, n, k, &v, 1);
+    attr_floats(g, n, k, &v, 1);
 }
 
 void ir_attr_copy(Graph *g, NodeId to, const Attr *attr, uint32_t nattr) {
     for (uint32_t i = 0; i < nattr; i++) {
         if (attr[i].is_float)
-            ir_attr_floats(g, to, attr[i].key, attr[i].f, attr[i].n);
+            attr_floats(g, to, attr[i].key, attr[i].f, attr[i].n);
         else
             ir_attr_ints(g, to, attr[i].key, attr[i].i, attr[i].n);
     }

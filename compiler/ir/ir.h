@@ -171,7 +171,6 @@ NodeId ir_node(Graph *g, OpCode op, Phase ph, const char *name, uint32_t nin, ui
 void ir_attr_i(Graph *g, NodeId n, AttrKey k, int64_t v);
 void ir_attr_f(Graph *g, NodeId n, AttrKey k, double v);
 void ir_attr_ints(Graph *g, NodeId n, AttrKey k, const int64_t *v, uint32_t count);
-void ir_attr_floats(Graph *g, NodeId n, AttrKey k, const double *v, uint32_t count);
 void ir_attr_copy(Graph *g, NodeId to, const Attr *attr, uint32_t nattr);
 
 /* ---- query.c ------------------------------------------------------------------------------ */

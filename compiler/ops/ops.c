@@ -18,10 +18,6 @@ const OpDef *op_def(OpCode op) {
     return table[op];
 }
 
-OpCode op_by_name(const char *name) {
-    return ir_op_by_name(name);
-}
-
 /* Leading axes 0..k-1: the generated loop adds rows up into one row of the trailing axes. */
 bool op_is_colreduce(const Graph *g, const Node *n) {
     (void)g;

@@ -88,7 +88,6 @@ typedef struct OpDef {
 
 /* ---- ops.c ------------------------------------------------------------------------------- */
 const OpDef *op_def(OpCode op);
-OpCode op_by_name(const char *name); /* OP_NONE when unknown */
 static inline NodeClass op_class(const Node *n) {
     return op_def(n->op)->cls;
 }

@@ -31,7 +31,7 @@ typedef struct {
     uint32_t *reader_first, *reader; /* per storage: nodes that read it, CSR */
 } Fuse;
 
-bool is_in_group(const Groups *s, NodeId n, uint32_t group) {
+static bool is_in_group(const Groups *s, NodeId n, uint32_t group) {
     for (uint32_t i = 0; i < s->of[n].n; i++)
         if (s->of[n].at[i] == group) return true;
     return false;

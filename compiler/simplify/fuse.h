@@ -33,7 +33,6 @@ typedef struct {
         *delay; /* per node: an update that runs after this place of the order; NO_ID: in its own */
 } Groups;
 
-bool is_in_group(const Groups *s, NodeId n, uint32_t group);
 /* Distinct values that the group reads from outside; at most max are written to out. */
 uint32_t group_inputs(const Groups *s, const Group *x, ValueId *out, uint32_t max);
 Graph *fuse_build(const Groups *s); /* fuse_build.c */

@@ -59,7 +59,8 @@ static void place(Graph *g, Arena *scratch, NodeId first, const NodeId *after) {
     assert(at == g->nnode);
 }
 
-void opt_insert(Graph *g, Arena *scratch, const ValueId *grad, const OptSpec *spec) {
+/* Adds an update, with its states, for each parameter with a gradient. */
+static void insert_updates(Graph *g, Arena *scratch, const ValueId *grad, const OptSpec *spec) {
     NodeId first = g->nnode;
     uint32_t nvalue = g->nvalue;
     const NodeId *last = last_readers(g, scratch, first);
@@ -96,7 +97,7 @@ Graph *train_build(Arena *a, Diag *d, const Graph *fwd, const LossSpec *loss, co
     Arena *scratch = arena_new();
     ValueId *grad = NULL;
     bool ok = loss_build(g, d, loss) && ad_build(g, d, scratch, &grad);
-    if (ok) opt_insert(g, scratch, grad, opt);
+    if (ok) insert_updates(g, scratch, grad, opt);
     arena_free(scratch);
     return ok ? g : NULL;
 }

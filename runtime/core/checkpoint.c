@@ -117,7 +117,9 @@ static Status put_header(OutFile *out, const Runtime *rt, Index *x, uint64_t ste
     return ST_OK;
 }
 
-void *dtrt_idle_bounce(Runtime *rt, void **own) {
+/* A buffer of packed_max_bytes for use between steps: the arena when it is large enough. free(*own)
+ * later. */
+static void *idle_bounce(Runtime *rt, void **own) {
     uint64_t need = dtrt_packed_max_bytes(rt->p);
     *own = NULL;
     if (need <= rt->p->arena_bytes) return rt->block + rt->p->persistent_bytes;
@@ -132,7 +134,7 @@ Status dtrt_checkpoint_save(Runtime *rt, const char *path, uint64_t steps) {
     const DtrtProgram *p = rt->p;
     OutFile f;
     Index x;
-    void *own, *bounce = dtrt_idle_bounce(rt, &own);
+    void *own, *bounce = idle_bounce(rt, &own);
     if (!bounce) return ST_MACHINE;
     Status st = make_index(p, roles, &x);
     if (!st) st = dtrt_out_open(&f, path);
@@ -214,7 +216,7 @@ Status dtrt_grads_close(Runtime *rt, Status st) {
 Status dtrt_weights_sha256(Runtime *rt, char hex[65]) {
     const DtrtProgram *p = rt->p;
     Sha256 s;
-    void *own, *bounce = dtrt_idle_bounce(rt, &own);
+    void *own, *bounce = idle_bounce(rt, &own);
     if (!bounce) return ST_MACHINE;
     dtrt_sha256_init(&s);
     for (uint32_t i = 0; i < p->ntensor; i++) {

@@ -231,7 +231,6 @@ Status dtrt_out_check(const char *path); /* could it be written? leaves nothing 
 Status dtrt_out_open(OutFile *f, const char *path);
 void dtrt_out_write(OutFile *f, const void *bytes, uint64_t n);
 void dtrt_out_at(OutFile *f, uint64_t offset, const void *bytes, uint64_t n); /* after out_flush */
-void dtrt_out_flush(OutFile *f);
 Status dtrt_out_commit(OutFile *f);
 void dtrt_out_abort(OutFile *f);
 
@@ -242,9 +241,6 @@ Status dtrt_grads_open(Runtime *rt, const char *path);
 Status dtrt_grads_close(Runtime *rt,
                         Status st); /* st: how the step ended; the file stays only if well */
 Status dtrt_weights_sha256(Runtime *rt, char hex[65]);
-/* A buffer of packed_max_bytes for use between steps: the arena when it is large enough. free(*own)
- * later. */
-void *dtrt_idle_bounce(Runtime *rt, void **own);
 
 /* ---- json.c -------------------------------------------------------------------------------- */
 void dtrt_json_string(FILE *f, const char *s);

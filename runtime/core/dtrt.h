@@ -56,7 +56,6 @@ typedef struct {
     uint32_t node;         /* node number in the compiler's graph */
     uint32_t first, count; /* pointers: addr[first .. first+count) */
     uint8_t phase;         /* 0 forward, 1 backward, 2 update */
-    uint8_t recomputed;    /* 1: not the first run in a step */
     int32_t param; /* update nodes: tensor index of the parameter; addr[first+1] is the gradient;
                       else -1 */
     uint32_t nin, nout; /* pointers: nin inputs, nout outputs, workspace */

@@ -69,7 +69,7 @@ static bool write_all(OutFile *f, const uint8_t *at, uint64_t n) {
     return true;
 }
 
-void dtrt_out_flush(OutFile *f) {
+static void flush(OutFile *f) {
     if (!f->failed) write_all(f, (const uint8_t *)f->buf, f->fill);
     f->fill = 0;
 }
@@ -77,7 +77,7 @@ void dtrt_out_flush(OutFile *f) {
 void dtrt_out_write(OutFile *f, const void *bytes, uint64_t n) {
     if (f->failed) return;
     f->at += n;
-    if (f->fill + n > BUFFER) dtrt_out_flush(f);
+    if (f->fill + n > BUFFER) flush(f);
     if (f->failed) return;
     if (n > BUFFER) {
         write_all(f, bytes, n);
@@ -89,7 +89,7 @@ void dtrt_out_write(OutFile *f, const void *bytes, uint64_t n) {
 
 /* For tensors that come in an order of their own. */
 void dtrt_out_at(OutFile *f, uint64_t offset, const void *bytes, uint64_t n) {
-    dtrt_out_flush(f);
+    flush(f);
     if (f->failed) return;
     if (lseek(f->fd, (off_t)offset, SEEK_SET) < 0)
         fault(f, "cannot be written");
@@ -117,7 +117,7 @@ static void release(OutFile *f) {
 }
 
 Status dtrt_out_commit(OutFile *f) {
-    dtrt_out_flush(f);
+    flush(f);
     if (!f->failed && f->tmp && fsync(f->fd)) fault(f, "cannot be written");
     if (!f->failed && f->tmp && rename(f->tmp, f->path)) fault(f, "cannot be replaced");
     if (f->failed) {

@@ -26,7 +26,6 @@ enum { FWD, GRAD_X, GRAD_W, PASSES, ALIGN = 256 };
 typedef struct {
     dnnl_memory_desc_t x, y, bias, any, plain; /* any, plain: weights */
     dnnl_dims_t stride, dilation, pad_lo, pad_hi;
-    bool fast;                /* some pass has a fast kernel */
     dnnl_memory_desc_t store; /* layout in which weights are kept */
 } Shapes;
 
@@ -78,7 +77,7 @@ static dnnl_status_t fill_shapes(const DtrtConv *c, Shapes *s) {
     dnnl_dims_t co = {c->co};
     assert(c->nd >= 1 && c->nd <= 3 && c->group >= 1);
     assert(c->ci % c->group == 0 && c->co % c->group == 0);
-    *s = (Shapes){.fast = false};
+    *s = (Shapes){0};
     for (int i = 0; i < c->nd; i++) {
         s->stride[i] = c->stride[i];
         s->dilation[i] = c->dil[i] - 1;

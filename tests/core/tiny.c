@@ -146,14 +146,14 @@ static const uint8_t addr_type[] = {F, F, F, F, F, I, F, F, F, F, I,
                                     F, F, F, F, F, F, F, F, F, F, F};
 
 static const DtrtRun runs[] = {
-    {k_logits, "fc", "MatMul", 0, 0, 4, 0, 0, -1, 3, 1},
-    {k_loss, "loss", "SoftmaxCE", 1, 4, 3, 0, 0, -1, 2, 1},
-    {k_stat, "stat", "BnUpdate", 2, 7, 2, 0, 0, -1, 2, 0},
-    {k_dlogits, "loss.dx", "SoftmaxCEGrad", 3, 9, 3, 1, 0, -1, 2, 1},
-    {k_dw, "fc.dw", "MatMul", 4, 12, 3, 1, 0, -1, 2, 1},
-    {k_update_w, "w.update", "Sgd", 5, 15, 3, 2, 0, 2, 3, 0},
-    {k_db, "fc.db", "ReduceSum", 6, 18, 2, 1, 0, -1, 1, 1},
-    {k_update_b, "b.update", "Sgd", 7, 20, 2, 2, 0, 3, 2, 0},
+    {k_logits, "fc", "MatMul", 0, 0, 4, 0, -1, 3, 1},
+    {k_loss, "loss", "SoftmaxCE", 1, 4, 3, 0, -1, 2, 1},
+    {k_stat, "stat", "BnUpdate", 2, 7, 2, 0, -1, 2, 0},
+    {k_dlogits, "loss.dx", "SoftmaxCEGrad", 3, 9, 3, 1, -1, 2, 1},
+    {k_dw, "fc.dw", "MatMul", 4, 12, 3, 1, -1, 2, 1},
+    {k_update_w, "w.update", "Sgd", 5, 15, 3, 2, 2, 3, 0},
+    {k_db, "fc.db", "ReduceSum", 6, 18, 2, 1, -1, 1, 1},
+    {k_update_b, "b.update", "Sgd", 7, 20, 2, 2, 3, 2, 0},
 };
 
 static const DtrtStep steps[] = {

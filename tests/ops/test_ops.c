@@ -38,7 +38,7 @@ static void test_table(void) {
         CHECK_STR(d->name, ir_op_name(op));
         CHECK_EQ(d->cls, ir_op_class(op));
         CHECK_EQ(d->mutates, ir_op_mutates(op));
-        CHECK_EQ(op_by_name(d->name), op);
+        CHECK_EQ(ir_op_by_name(d->name), op);
         CHECK(d->min_in <= d->max_in);
         CHECK(d->infer || (d->flags & OPF_EW));
         CHECK(!(d->flags & OPF_EW) || d->expr);
@@ -46,7 +46,7 @@ static void test_table(void) {
                     op != OP_Fused && op != OP_Opaque;
         CHECK(!runs || d->cpu);
     }
-    CHECK_EQ(op_by_name("Frobnicate"), OP_NONE);
+    CHECK_EQ(ir_op_by_name("Frobnicate"), OP_NONE);
 }
 
 static void test_check(void) {

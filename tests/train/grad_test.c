@@ -314,7 +314,7 @@ static void run_case(const Case *k) {
     Operand in[8];
     uint32_t nin = 0;
     for (const char *s = k->in; *s;) s = read_operand(g, s, &in[nin++]);
-    OpCode op = op_by_name(k->op);
+    OpCode op = ir_op_by_name(k->op);
     CHECK(op != OP_NONE);
     NodeId n = ir_node(g, op, PHASE_FORWARD, "op", nin, op_def(op)->nout);
     for (uint32_t i = 0; i < nin; i++) g->node[n].in[i] = in[i].v;
