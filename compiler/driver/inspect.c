@@ -146,17 +146,12 @@ int inspect_print(Arena *a, Diag *d, const Options *o) {
     return g ? EXIT_DONE : EXIT_MODEL;
 }
 
-void ops_print(FILE *out) {
-    static const char *const what[OP_COUNT] = {
-#define OP(name, text) [OP_##name] = text,
-#include "ops.def"
-#undef OP
-    };
-    fprintf(out, "%-18s %-8s %-9s %s\n", "operator", "class", "gradient", "what");
-    static const char *const cls[] = {"pure", "random", "view", "effect"};
-    for (OpCode i = 1; i < OP_COUNT; i++) {
-        const OpDef *op = op_def(i);
-        fprintf(out, "%-18s %-8s %-9s %s\n", op->name, cls[op->cls], op->grad ? "yes" : "-",
-                what[i]);
-    }
+void ops_print(Arena *a, FILE *out) {
+    const OnnxSupport *s;
+    uint32_t n = onnx_support(&s, a);
+    fprintf(out, "ONNX operators, operator sets %d to %d, float32\n\n%-20s %-9s %s\n", OPSET_MIN,
+            OPSET_MAX, "operator", "gradient", "where");
+    for (uint32_t i = 0; i < n; i++)
+        fprintf(out, "%-20s %-9s %s\n", s[i].op, s[i].gradient ? "yes" : "-",
+                s[i].run ? "anywhere" : "where its inputs are constants, such as shape arithmetic");
 }

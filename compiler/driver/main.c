@@ -55,7 +55,8 @@ static bool temp_dir(Arena *a, Diag *d, const char **out) {
 
 /* What cg_emit wrote. A compiler.log, there only after a failure, stays for the user to read. */
 static void remove_dir(Arena *a, const char *dir) {
-    static const char *const files[] = {"program.c", "Makefile", "manifest.json", "weights.bin"};
+    static const char *const files[] = {"program.c", "Makefile", "manifest.json", "weights.bin",
+                                        "compiler.log"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         unlink(arena_printf(a, "%s/%s", dir, files[i]));
     rmdir(dir);
@@ -160,7 +161,7 @@ static int run(Arena *a, Diag *d, int argc, char **argv) {
     switch (o.verb) {
     case VERB_HELP: options_help(stdout); return EXIT_DONE;
     case VERB_VERSION: printf("dtrc %s\n", DTRC_VERSION); return EXIT_DONE;
-    case VERB_OPS: ops_print(stdout); return EXIT_DONE;
+    case VERB_OPS: ops_print(a, stdout); return EXIT_DONE;
     case VERB_INSPECT: return inspect_print(a, d, &o);
     case VERB_PLAN: return verb_plan(a, d, &o);
     case VERB_VERIFY: return verb_verify(a, d, &o);

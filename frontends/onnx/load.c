@@ -13,8 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define OPSET_MIN 7
-#define OPSET_MAX 28
 #define SMALL_FILE ((uint64_t)1 << 20)
 #define UNPACKED_MAX ((uint64_t)112 << 20) /* plus some multiple of the message */
 

@@ -46,4 +46,15 @@ typedef struct {
  * ROLE_PARAM, ROLE_FROZEN or ROLE_BUFFER by slot, everything else folded or ROLE_CONST. */
 Graph *onnx_import(Arena *a, Diag *d, const char *path, const OnnxOptions *o, OnnxInfo *info);
 
+/* ---- table.c: the support table, sorted by operator name ---- */
+#define OPSET_MIN                                                                                  \
+    7 /* operator sets that are understood; above 17 where nothing that is read changed */
+#define OPSET_MAX 28
+typedef struct {
+    const char *op;
+    bool run;      /* may depend on data; else only where its inputs are constants */
+    bool gradient; /* something upstream of it can be trained */
+} OnnxSupport;
+uint32_t onnx_support(const OnnxSupport **out, Arena *a);
+
 #endif

@@ -99,6 +99,17 @@ const OpRow *op_row(const char *op_type) {
     return bsearch(op_type, rows, sizeof rows / sizeof *rows, sizeof *rows, compare_row);
 }
 
+uint32_t onnx_support(const OnnxSupport **out, Arena *a) {
+    enum { NROW = sizeof rows / sizeof *rows };
+    OnnxSupport *s = ARENA_ARRAY(a, OnnxSupport, NROW);
+    for (uint32_t i = 0; i < NROW; i++)
+        s[i] = (OnnxSupport){.op = rows[i].name,
+                             .run = rows[i].make != NULL,
+                             .gradient = rows[i].make != NULL && rows[i].diff != 0};
+    *out = s;
+    return NROW;
+}
+
 const char *op_why_not(const char *op_type) {
     static const char *const flow[] = {"If", "Loop", "Scan", "SequenceMap"};
     static const char *const random[] = {"RandomNormal",      "RandomNormalLike", "RandomUniform",
