@@ -80,6 +80,11 @@ static bool near(double x, double y) {
     return fabs(x - y) <= 1e-5 * fabs(y);
 }
 
+/* A product of two or three constants that were rounded to f32. */
+static bool is_one(double x) {
+    return fabs(x - 1) <= 5e-7;
+}
+
 /* ---- activations: all are a product of x and a function of x ---- */
 
 /* f as alpha*x + beta for the given x, which may itself be such a form of something. */
@@ -166,7 +171,7 @@ static void finish(Patterns *t, const Node *n, ValueId old, ValueId now) {
 static void put_activation(Patterns *t, const Node *n, const Activation *x) {
     Graph *g = t->r.g;
     ValueId y = op_make1(g, n->phase, x->op, n->name, t->r.map[x->x]);
-    if (!near(x->factor, 1)) {
+    if (!is_one(x->factor)) {
         Attr k = attr_f(t->r.a, A_alpha, x->factor);
         t->activation = y;
         y = op_make_attr(g, n->phase, OP_Scale, n->name, 1, &y, &k, 1);
@@ -186,7 +191,8 @@ static bool put_scale(Patterns *t, const Node *n) {
         s.alpha *= ir_get_f(inner, A_alpha, 1);
         x = inner->in[0];
     }
-    if (near(s.alpha, 1) && s.beta == 0 && !bits_get(t->r.kept, n->out[0])) {
+    bool one = x == t->activation ? is_one(s.alpha) : (float)s.alpha == 1;
+    if (one && s.beta == 0 && !bits_get(t->r.kept, n->out[0])) {
         if (x == t->activation) rw_rename(&t->r, x, n->out[0]);
         rw_replace(&t->r, n->out[0], x);
         return true;

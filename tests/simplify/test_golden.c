@@ -23,7 +23,7 @@ static const struct {
     {"plain", images},           {"norm", forward},        {"activations", forward},
     {"library", forward},        {"bn_block", fuse_graph}, {"forward", fuse_graph},
     {"memory", fuse_graph},      {"update", fuse_graph},   {"swish", fuse_graph},
-    {"update_view", fuse_graph},
+    {"update_view", fuse_graph}, {"factors", forward},
 };
 
 int main(void) {
