@@ -83,7 +83,7 @@ static void show_output(Arena *a, Diag *d, const char *log) {
     char *s = file_read(a, log, 1 << 24, &n);
     if (!s || !n) return;
     if (n > OUTPUT_SHOWN) s[OUTPUT_SHOWN] = 0;
-    diag_hint(d, "the compiler said (all of it: %s):\n%s", log, s);
+    diag_hint(d, "the compiler said:\n%s", s);
 }
 
 static bool compile(Arena *a, Diag *d, const char *dir, const char *tmp, const CgOptions *o) {

@@ -36,13 +36,17 @@ def usage(env):
 @test
 def dtrc_machine_faults(env):
     m = env.save(mlp())
+    os.makedirs(env.path("tmp"))
     old = env.path("trainer")
     open(old, "w").write("old")
     for args, more in ((["-o", env.path("no", "such", "folder", "t")], {}), (["-o", env.tmp], {}),
                        (["-o", old], {"env": {"CC": "/bin/false"}}), (["-o", old], {"env": {"CC": "no-such-compiler"}}),
                        (["-o", old], {"env": {"TMPDIR": "/no/such/folder"}}),
                        (["-o", old], {"limits": lambda: file_limit(20000)})):
+        more["env"] = {"TMPDIR": env.path("tmp"), **more.get("env", {})}
         env.refused(env.dtrc, m, "--budget", "100%", *args, status=4, **more)
+        if os.listdir(env.path("tmp")):
+            raise Failed(f"left behind in TMPDIR: {os.listdir(env.path('tmp'))} ({args} {more})")
         if open(old).read() != "old":
             raise Failed(f"an older trainer was damaged: {args} {more}")
     r = env.run("/bin/sh", "-c", f"'{env.dtrc}' ops >/dev/full")

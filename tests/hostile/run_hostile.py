@@ -4,7 +4,7 @@
     run_hostile.py --dtrc build/release/bin/dtrc [--sanitized] [NAME...]
 
 Whatever the input, a program ends by itself with a documented exit status and a message that starts with "error",
-within a second and 256 MiB (not measured in the sanitized build, where any finding of a sanitizer fails the test).
+within a second (of processor time) and 256 MiB (not measured in the sanitized build, where any finding of a sanitizer fails the test).
 Last line: "N passed, N failed, N skipped".
 """
 import argparse
