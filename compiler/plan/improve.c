@@ -135,7 +135,7 @@ Plan *plan_improve(Arena *a, Sim *s, SimOptions so, bool packed, uint64_t cost, 
         if (s->cost >= least) continue;
         Plan *plan =
             packed ? plan_pack_bytes(a, s, budget, "static") : sim_plan(a, s, budget, "static");
-        if (packed) done += (uint64_t)s->step.n * s->step.n / 16 + 100 * (uint64_t)s->step.n;
+        if (packed) done += plan_pack_work(s, plan != NULL);
         if (!plan) continue;
         least = s->cost;
         found = plan;

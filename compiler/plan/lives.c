@@ -60,43 +60,24 @@ static void need_off(Sim *s, StorageId x) {
     }
 }
 
-/* x is lost and not there: one reason more (or less) for each child. */
-static void lost_on(Sim *s, StorageId x) {
+/* One reason more (or less) for each neighbour of x; what is not there passes its first (or last)
+ * reason on. */
+static void pass_on(Sim *s, const Lists *neighbours, uint32_t *reasons, StorageId x) {
     for (push(s, x); s->stack.n;) {
         StorageId y = s->stack.at[--s->stack.n];
-        EACH(s->p->children, y, z) {
+        EACH(*neighbours, y, z) {
             s->work++;
-            if (!s->blocked[z]++ && is_away(s, z)) push(s, z);
+            if (!reasons[z]++ && is_away(s, z)) push(s, z);
         }
     }
 }
 
-static void lost_off(Sim *s, StorageId x) {
+static void take_back(Sim *s, const Lists *neighbours, uint32_t *reasons, StorageId x) {
     for (push(s, x); s->stack.n;) {
         StorageId y = s->stack.at[--s->stack.n];
-        EACH(s->p->children, y, z) {
+        EACH(*neighbours, y, z) {
             s->work++;
-            if (!--s->blocked[z] && is_away(s, z)) push(s, z);
-        }
-    }
-}
-
-static void alive_on(Sim *s, StorageId x) {
-    for (push(s, x); s->stack.n;) {
-        StorageId y = s->stack.at[--s->stack.n];
-        EACH(s->p->parents, y, z) {
-            s->work++;
-            if (!s->alive[z]++ && is_away(s, z)) push(s, z);
-        }
-    }
-}
-
-static void alive_off(Sim *s, StorageId x) {
-    for (push(s, x); s->stack.n;) {
-        StorageId y = s->stack.at[--s->stack.n];
-        EACH(s->p->parents, y, z) {
-            s->work++;
-            if (!--s->alive[z] && is_away(s, z)) push(s, z);
+            if (!--reasons[z] && is_away(s, z)) push(s, z);
         }
     }
 }
@@ -156,17 +137,17 @@ void sim_came(Sim *s, StorageId x) {
         if (s->state[x] & S_NEED || counts_dead(s)) spoil_above(s, x);
         spoil_below(s, x, true);
         if (s->state[x] & S_NEED) need_off(s, x);
-        if (s->blocked[x]) lost_off(s, x);
+        if (s->blocked[x]) take_back(s, &s->p->children, s->blocked, x);
     }
     s->state[x] |= S_THERE | S_MADE | S_STALE_ABOVE | S_STALE_BELOW;
-    if (!was_alive) alive_on(s, x);
+    if (!was_alive) pass_on(s, &s->p->parents, s->alive, x);
 }
 
 void sim_gone(Sim *s, StorageId x) {
     s->state[x] &= (uint8_t)~S_THERE;
     if (sim_next_use(s, x) != FOREVER || s->need[x]) need_on(s, x);
-    if (s->blocked[x]) lost_on(s, x);
-    if (!s->alive[x]) alive_off(s, x);
+    if (s->blocked[x]) pass_on(s, &s->p->children, s->blocked, x);
+    if (!s->alive[x]) take_back(s, &s->p->parents, s->alive, x);
     if (s->state[x] & S_NEED || counts_dead(s)) spoil_above(s, x);
     if (s->alive[x]) spoil_below(s, x, false);
 }
@@ -178,7 +159,7 @@ void sim_freeze(Sim *s, uint32_t run, uint8_t level) {
     EACH(s->p->out, run, t) {
         StorageId x = t == NO_ID ? NO_ID : s->p->storage[t];
         if (x == NO_ID || !s->p->is_temp[x]) continue;
-        if (!s->blocked[x]++ && is_away(s, x)) lost_on(s, x);
+        if (!s->blocked[x]++ && is_away(s, x)) pass_on(s, &s->p->children, s->blocked, x);
     }
 }
 

@@ -27,7 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MIN_ROUNDS = 600, MAX_ROUNDS = 20000, WORK = 40000000 };
+enum { MIN_ROUNDS = 600, MAX_ROUNDS = 4000, WORK = 40000000 };
 
 typedef struct {
     uint32_t from, to; /* spans first runs t with from < t < to */

@@ -362,6 +362,8 @@ Plan *sim_plan(Arena *a, const Sim *s, uint64_t budget, const char *planner) {
                                    .workspace = st.workspace};
     }
     plan_fill_totals(p->g, p->c, plan);
-    assert(plan->cost_ns == s->cost && plan->byte_peak == s->byte_peak);
+    bool counts_alike = plan->placed || p->align == 1; /* else place.c will place it */
+    assert(plan->cost_ns == s->cost && (!counts_alike || plan->byte_peak == s->byte_peak));
+    (void)counts_alike;
     return plan;
 }

@@ -43,7 +43,7 @@ static Exponents exponents(uint32_t i) {
 }
 
 /* Work per effort, in elementary steps (a few ns each): grid, then search. */
-static const uint64_t grid_work[] = {30000000, 200000000, 1000000000, 4000000000};
+static const uint64_t grid_work[] = {5000000, 200000000, 1000000000, 4000000000};
 static const uint64_t climb_work[] = {0, 150000000, 2000000000, 20000000000};
 
 static int effort_of(const PlanOptions *o) {
@@ -96,8 +96,8 @@ static void try_packed(Search *x, Sim *s, Exponents e) {
     for (uint32_t i = 0; i < sizeof part / sizeof *part; i++) {
         SimOptions so = {.capacity = (uint64_t)(capacity * part[i]), .bytes_only = true};
         if (!simulate(x, s, &so, e)) return;
-        spend(x, (uint64_t)s->step.n * s->step.n / 16 + 100 * (uint64_t)s->step.n);
         Plan *plan = plan_pack_bytes(x->a, s, x->o->budget, "static");
+        spend(x, plan_pack_work(s, plan != NULL));
         if (!plan) continue;
         keep(x, plan, s, &so, true);
         return;

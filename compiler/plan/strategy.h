@@ -35,9 +35,11 @@ Plan *plan_improve(Arena *a, Sim *s, SimOptions so, bool packed, uint64_t cost, 
 /* Everything in the header but budget, arena_bytes, placed and planner. */
 void plan_fill_totals(const Graph *g, const Cost *c, Plan *plan);
 /* ---- place.c ---- */
-/* Packs again, offline; takes the result when it is smaller. True when it did. */
 /* A simulation that counted bytes only, packed offline; NULL when that does not fit the budget. */
 Plan *plan_pack_bytes(Arena *a, const Sim *s, uint64_t budget, const char *planner);
+/* Elementary steps that it took: many more when a short plan did not fit. */
+uint64_t plan_pack_work(const Sim *s, bool fits);
+/* Packs again, offline; takes the result when it is smaller. True when it did. */
 bool plan_repack(const Problem *p, Plan *plan, uint64_t target, int effort);
 
 #endif
