@@ -57,7 +57,7 @@ static bool emit_node(Gen *g, NodeId id) {
     g->last_conv = NO_ID;
     if (g->o->target == TARGET_NULL) {
         null_body(g, n, &body);
-    } else if (op_is_loop(g->g, n)) {
+    } else if (op_is_loop(n)) {
         cg_loop(g, n, &body);
     } else {
         CpuEmit e = {.arena = g->a, .body = &body, .g = g->g, .object = add_object, .priv = g};

@@ -15,23 +15,19 @@ static void print_tensor(const Gen *g, Text *t, uint32_t i) {
     const Value *v = &g->g->value[g->tensor[i]];
     text_str(t, "    {\"name\": ");
     text_json(t, v->name);
-    text_add(t, ", \"role\": \"%s\", \"dtype\": \"%s\", \"shape\": [", role_name(v->role),
-             dtype_name(v->dtype));
-    for (uint32_t k = 0; k < v->shape.rank; k++)
-        text_add(t, "%s%lld", k ? ", " : "", (long long)v->shape.dim[k]);
-    text_add(t, "], \"offset\": %llu, \"bytes\": %llu}%s\n",
-             (unsigned long long)g->tensor_offset[i],
+    text_add(t, ", \"role\": \"%s\", \"dtype\": \"%s\", \"shape\": %s", role_name(v->role),
+             dtype_name(v->dtype), shape_str(t->arena, &v->shape));
+    text_add(t, ", \"offset\": %llu, \"bytes\": %llu}%s\n", (unsigned long long)g->tensor_offset[i],
              (unsigned long long)g->c->storage_bytes[v->storage], i + 1 < g->ntensor ? "," : "");
 }
 
 void cg_print_manifest(Gen *g, Text *t) {
-    static const char *const target[] = {"cpu", "cuda", "null"};
     const Plan *p = g->p;
     text_str(t, "{\n");
     pair(t, "command", g->o->command);
     pair(t, "model", g->o->model);
     pair(t, "model_sha256", g->o->model_sha256);
-    pair(t, "target", target[g->o->target]);
+    pair(t, "target", target_name(g->o->target));
     pair(t, "loss", train_loss_str(g->a, &g->o->loss));
     pair(t, "optimizer", train_optimizer_str(g->a, &g->o->opt));
     pair(t, "init", g->o->init);

@@ -6,10 +6,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static double overhead(const Plan *p) {
-    return p->base_ns ? (double)p->cost_ns / (double)p->base_ns - 1 : 0;
-}
-
 static void comment_line(Text *t, const char *key, const char *value) {
     text_add(t, " * %-9s ", key);
     text_comment(t, value ? value : "");
@@ -28,7 +24,8 @@ static void print_front(const Gen *g, Text *t) {
     text_add(t, " * budget    %s\n * peak      %s, known before the run\n",
              format_bytes(x, p->budget), format_bytes(y, p->persistent_bytes + p->arena_bytes));
     text_add(t, " * overhead  %.2f %% of compute time: %u recomputed runs, %u evictions (%s)\n",
-             100 * overhead(p), p->recomputed_runs, p->evictions, p->planner ? p->planner : "");
+             100 * plan_overhead(p), p->recomputed_runs, p->evictions,
+             p->planner ? p->planner : "");
     text_add(t, " * threads   %d: sums are shared out for that many, and bits depend on it\n *\n",
              g->c->threads);
     text_str(t, " * Memory: one block, [persistent | arena].\n");
@@ -56,10 +53,6 @@ static void print_includes(const Gen *g, Text *t) {
              g->c->threads);
 }
 
-static bool labels_are_classes(const LossSpec *l) {
-    return l->kind == LOSS_CROSS_ENTROPY || l->kind == LOSS_NLL;
-}
-
 static void field_str(Text *t, const char *name, const char *value) {
     text_add(t, "    .%s = ", name);
     text_quote(t, value ? value : "");
@@ -67,19 +60,18 @@ static void field_str(Text *t, const char *name, const char *value) {
 }
 
 static void print_memory_fields(const Gen *g, Text *t) {
-    static const char *const target[] = {"cpu", "cuda", "null"};
     const Plan *p = g->p;
     text_str(t, "const DtrtProgram dtrt_program = {\n    .abi = DTRT_ABI,\n");
     field_str(t, "model", g->o->model);
     field_str(t, "model_sha256", g->o->model_sha256);
     field_str(t, "command", g->o->command);
-    field_str(t, "target", target[g->o->target]);
+    field_str(t, "target", target_name(g->o->target));
     text_add(t,
              "    .budget_bytes = %llu,\n    .persistent_bytes = %llu,\n    .arena_bytes = %llu,\n"
              "    .planned_overhead = %.9g,\n    .recomputed_runs = %u,\n    .evictions = %u,\n"
              "    .threads = %d,\n",
              (unsigned long long)p->budget, (unsigned long long)p->persistent_bytes,
-             (unsigned long long)p->arena_bytes, overhead(p), p->recomputed_runs, p->evictions,
+             (unsigned long long)p->arena_bytes, plan_overhead(p), p->recomputed_runs, p->evictions,
              g->c->threads);
     text_add(t,
              "    .ntensor = %u,\n    .tensor = tensors,\n    .nrun = %u,\n    .run = runs,\n"
@@ -89,13 +81,12 @@ static void print_memory_fields(const Gen *g, Text *t) {
 }
 
 static void print_loss_fields(const Gen *g, Text *t) {
-    static const char *const kind[] = {"cross-entropy", "nll", "mse", "l1", "bce-logits", "output"};
     const LossSpec *l = &g->o->loss;
     bool read = g->g->logits != NO_ID && g->logits_node != NO_ID;
     Shape s = {0};
     if (g->g->logits != NO_ID) s = g->g->value[g->g->logits].shape;
     int64_t axis = l->class_axis < 0 ? l->class_axis + (int64_t)s.rank : l->class_axis;
-    int64_t classes = labels_are_classes(l) && axis < (int64_t)s.rank ? s.dim[axis] : 0;
+    int64_t classes = train_over_classes(l->kind) && axis < (int64_t)s.rank ? s.dim[axis] : 0;
     text_add(t, "    .loss_offset = %lluu,\n", (unsigned long long)g->loss_offset);
     if (read)
         text_add(t, "    .logits_offset = %lluu,\n    .logits_run = %u,\n",
@@ -105,7 +96,7 @@ static void print_loss_fields(const Gen *g, Text *t) {
     text_add(t, "    .logits_rank = %u,\n    .logits_dim = ", s.rank);
     cg_print_dims(t, &s);
     text_str(t, ",\n");
-    field_str(t, "loss_kind", kind[l->kind]);
+    field_str(t, "loss_kind", train_loss_name(l->kind));
     text_add(t,
              "    .class_axis = %lld,\n    .nclass = %lld,\n    .has_ignore = %d,\n"
              "    .ignore_index = %lld,\n    .label_smoothing = %s,\n",
@@ -114,9 +105,8 @@ static void print_loss_fields(const Gen *g, Text *t) {
 }
 
 static void print_optimizer_fields(const Gen *g, Text *t) {
-    static const char *const kind[] = {"sgd", "adam", "adamw"};
     const OptSpec *o = &g->o->opt;
-    field_str(t, "optimizer", kind[o->kind]);
+    field_str(t, "optimizer", train_optimizer_name(o->kind));
     const char *m = cg_number(g->a, o->momentum, true);
     text_add(t, "    .momentum_state = %d,\n    .lr = %s,\n    .momentum = %s,\n",
              o->momentum_state, cg_number(g->a, o->lr, true), m);

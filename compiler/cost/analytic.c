@@ -18,14 +18,9 @@ typedef struct {
     double bytes_per_ns; /* of one thread, up to max_bytes_per_ns for all */
     double max_bytes_per_ns;
     double fixed_ns;
-    bool threads; /* arithmetic scales with threads */
 } Machine;
 
-static const Machine machine[] = {
-    [TARGET_CPU] = {40, 12, 48, 1500, true},
-    [TARGET_CUDA] = {10000, 800, 800, 4000, false},
-    [TARGET_NULL] = {40, 12, 48, 1500, true},
-};
+static const Machine machine = {40, 12, 48, 1500};
 
 /* What the runtime said about one object. */
 typedef struct {
@@ -108,25 +103,24 @@ static Needs matmul_needs(CostCtx *x, const MatmulObject *o) {
     return learn(x, key, (Needs){workspace, 0});
 }
 
-static Needs pool_needs(CostCtx *x, const Node *node, bool is_max, bool is_grad) {
-    Geometry q;
-    if (!op_geometry(x->g, node, &q)) return (Needs){0, 0};
+static Needs pool_needs(CostCtx *x, const PoolObject *o) {
+    const Geometry *q = &o->q;
     DtrtPool p;
     memset(&p, 0, sizeof p);
-    p.nd = (int)q.nd, p.channels_last = q.channels_last, p.is_max = is_max;
-    p.count_include_pad = (int)q.count_include_pad, p.ceil_mode = (int)q.ceil_mode;
-    p.n = q.n, p.c = q.ci;
-    copy_sizes(p.in, q.in), copy_sizes(p.out, q.out), copy_sizes(p.k, q.kernel);
-    copy_sizes(p.stride, q.stride), copy_sizes(p.dil, q.dilation);
-    copy_sizes(p.pad_lo, q.pad_lo), copy_sizes(p.pad_hi, q.pad_hi);
-    const char *key = object_key(x->a, is_grad ? 'q' : 'p', &p, sizeof p);
+    p.nd = (int)q->nd, p.channels_last = q->channels_last, p.is_max = o->is_max;
+    p.count_include_pad = (int)q->count_include_pad, p.ceil_mode = (int)q->ceil_mode;
+    p.n = q->n, p.c = q->ci;
+    copy_sizes(p.in, q->in), copy_sizes(p.out, q->out), copy_sizes(p.k, q->kernel);
+    copy_sizes(p.stride, q->stride), copy_sizes(p.dil, q->dilation);
+    copy_sizes(p.pad_lo, q->pad_lo), copy_sizes(p.pad_hi, q->pad_hi);
+    const char *key = object_key(x->a, o->is_grad ? 'q' : 'p', &p, sizeof p);
     Needs n;
     if (find(x, key, &n)) return n;
     DtrtPoolNeeds r;
     char err[256];
     if (!dtrt_pool_needs(&p, x->c->threads, &r, err, sizeof err))
         return learn(x, key, (Needs){0, 0});
-    return learn(x, key, (Needs){is_grad ? r.grad : r.fwd, r.index_bytes});
+    return learn(x, key, (Needs){o->is_grad ? r.grad : r.fwd, r.index_bytes});
 }
 
 static uint64_t loss_needs(const LossGeometry *q, int threads) {
@@ -143,23 +137,22 @@ static uint64_t loss_needs(const LossGeometry *q, int threads) {
 
 /* Workspace of node n; also the bytes of max-pool indices. Library objects belong to operators, so
  * that the operator tells which one is asked. */
-static uint64_t workspace(CostCtx *x, NodeId id) {
+static uint64_t node_workspace(CostCtx *x, NodeId id) {
     const Graph *g = x->g;
     const Node *n = &g->node[id];
     const Attr *given = ir_attr(n, A_workspace);
     if (given) return (uint64_t)ir_get_i(n, A_workspace, 0);
-    if (op_is_loop(g, n)) return op_loop_workspace(g, n, x->c->threads);
+    if (op_is_loop(n)) return op_loop_workspace(g, n, x->c->threads);
     ConvObject conv;
     MatmulObject mm;
+    PoolObject pool;
     LossGeometry loss;
     if (op_conv_object(g, x->c->packed, n, &conv)) return conv_needs(x, &conv).workspace;
     if (op_matmul_object(g, n, &mm)) return matmul_needs(x, &mm).workspace;
     if (op_loss_geometry(g, n, &loss)) return loss_needs(&loss, x->c->threads);
-    bool max = n->op == OP_MaxPool || n->op == OP_MaxPoolGrad;
-    bool grad = n->op == OP_MaxPoolGrad || n->op == OP_AveragePoolGrad;
-    if (!max && !grad && n->op != OP_AveragePool) return 0;
-    Needs r = pool_needs(x, n, max, grad);
-    if (max && !grad && n->nout > 1 && n->out[1] != NO_ID)
+    if (!op_pool_object(g, n, &pool)) return 0;
+    Needs r = pool_needs(x, &pool);
+    if (pool.is_max && !pool.is_grad && n->nout > 1 && n->out[1] != NO_ID)
         x->c->storage_bytes[g->value[n->out[1]].storage] = r.extra;
     return r.workspace;
 }
@@ -175,17 +168,17 @@ static double bytes_moved(const CostCtx *x, const Node *n) {
     return bytes;
 }
 
-static uint64_t node_time(const CostCtx *x, const Node *n, const Machine *m) {
+static uint64_t node_time(const CostCtx *x, const Node *n) {
     if (op_node_class(n) == CLS_VIEW) return 0;
     if (ir_attr(n, A_cost_ns)) {
         int64_t ns = ir_get_i(n, A_cost_ns, 1);
         return ns < 1 ? 1 : (uint64_t)ns;
     }
-    double threads = m->threads ? x->c->threads : 1, bandwidth = m->bytes_per_ns * threads;
-    if (bandwidth > m->max_bytes_per_ns) bandwidth = m->max_bytes_per_ns;
-    double work = (double)op_flops(x->g, n) / (m->flops_per_ns * threads);
+    double threads = x->c->threads, bandwidth = machine.bytes_per_ns * threads;
+    if (bandwidth > machine.max_bytes_per_ns) bandwidth = machine.max_bytes_per_ns;
+    double work = (double)op_flops(x->g, n) / (machine.flops_per_ns * threads);
     double move = bytes_moved(x, n) / bandwidth;
-    return (uint64_t)((work > move ? work : move) + m->fixed_ns);
+    return (uint64_t)((work > move ? work : move) + machine.fixed_ns);
 }
 
 /* Packed weights and gradients have the bytes that the object says, states those of their weight.
@@ -211,6 +204,10 @@ static void fill_packed_bytes(CostCtx *x) {
     }
 }
 
+const char *target_name(Target t) {
+    return t == TARGET_CPU ? "cpu" : "null";
+}
+
 Cost *cost_analytic(Arena *a, const Graph *g, Target t, int threads) {
     Cost *c = ARENA_NEW(a, Cost);
     *c = (Cost){ARENA_ARRAY(a, uint64_t, g->nnode), ARENA_ARRAY(a, uint64_t, g->nnode),
@@ -222,8 +219,8 @@ Cost *cost_analytic(Arena *a, const Graph *g, Target t, int threads) {
         fill_packed(scratch, g, c->packed);
         fill_packed_bytes(&x);
     }
-    for (NodeId n = 0; n < g->nnode; n++) c->node_workspace[n] = workspace(&x, n);
-    for (NodeId n = 0; n < g->nnode; n++) c->node_ns[n] = node_time(&x, &g->node[n], &machine[t]);
+    for (NodeId n = 0; n < g->nnode; n++) c->node_workspace[n] = node_workspace(&x, n);
+    for (NodeId n = 0; n < g->nnode; n++) c->node_ns[n] = node_time(&x, &g->node[n]);
     arena_free(scratch);
     return c;
 }

@@ -4,7 +4,9 @@
 
 #include "ops.h"
 
-typedef enum { TARGET_CPU, TARGET_CUDA, TARGET_NULL } Target;
+/* TARGET_NULL: the same schedule, kernels without arithmetic. */
+typedef enum { TARGET_CPU, TARGET_NULL } Target;
+const char *target_name(Target t); /* cpu, null */
 
 typedef struct {
     uint64_t *node_ns;        /* time of one run; views 0; at least 1 otherwise */
@@ -18,7 +20,7 @@ typedef struct {
     int threads;        /* that workspaces were computed for */
 } Cost;
 
-/* Analytic model: max(flops/peak, bytes/bandwidth) + a fixed part, with constants per target that
+/* Analytic model: max(flops/peak, bytes/bandwidth) + a fixed part, with constants that
  * cost/README.md derives; workspace and packed sizes asked of the CPU runtime (runtime/cpu, query),
  * once per distinct geometry. Not for traces: cost_opaque reads attributes cost_ns. */
 Cost *cost_analytic(Arena *a, const Graph *g, Target t, int threads);

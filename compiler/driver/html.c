@@ -111,8 +111,7 @@ bool report_html(Arena *a, Diag *d, const Options *o, const Work *w) {
              "overhead %.2f %%.</p>\n",
              format_bytes(b1, w->plan->budget), format_bytes(b2, w->peak),
              format_bytes(b3, w->persistent), w->plan->planner, w->plan->recomputed_runs,
-             w->plan->base_ns ? 100 * ((double)w->plan->cost_ns / (double)w->plan->base_ns - 1)
-                              : 0.0);
+             100 * plan_overhead(w->plan));
     draw(&t, w, high, n);
     table(a, &t, w);
     text_str(&t, "</body></html>\n");

@@ -1,5 +1,5 @@
-/* options.c - the command line of dtrc (design: compile-time options fix memory, run-time options
- * of the trainer do not). Every option is a row of a table that also makes --help. */
+/* options.c - the command line of dtrc: what fixes memory; the run-time options of a trainer do
+ * not. Every option is a row of a table that also makes --help. */
 #include "driver.h"
 
 #include <errno.h>
@@ -163,15 +163,9 @@ static bool parse_dim(Arena *a, Diag *d, const char *v, DimVec *dims) {
 }
 
 static bool parse_target(Diag *d, const char *v, Target *out) {
-    if (!strcmp(v, "cpu"))
-        *out = TARGET_CPU;
-    else if (!strcmp(v, "null"))
-        *out = TARGET_NULL;
-    else if (!strcmp(v, "cuda"))
-        return usage(d, "--target cuda is not available in this version: use cpu");
-    else
-        return usage(d, "--target %s: expected cpu or null", v);
-    return true;
+    for (*out = TARGET_CPU; *out <= TARGET_NULL; ++*out)
+        if (!strcmp(v, target_name(*out))) return true;
+    return usage(d, "--target %s: expected cpu or null", v);
 }
 
 static bool one_of(Diag *d, const char *opt, const char *v, const char *x, const char *y,

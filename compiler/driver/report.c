@@ -7,10 +7,6 @@
 
 enum { PEAK_VALUES = 8 }; /* values listed in a message about an infeasible budget */
 
-static double overhead(const Plan *p) {
-    return p->base_ns ? (double)p->cost_ns / (double)p->base_ns - 1 : 0;
-}
-
 static uint32_t count_storages(const Graph *g) {
     uint32_t n = 0;
     for (StorageId s = 0; s < g->nstorage; s++) n += g->storage[s].bytes > 0;
@@ -19,7 +15,7 @@ static uint32_t count_storages(const Graph *g) {
 
 static void plan_json(Arena *a, FILE *out, const Options *o, const Work *w) {
     const Plan *p = w->plan;
-    double over = overhead(p), bound = plan_lower_bound(a, w->step, w->cost, p->budget);
+    double over = plan_overhead(p), bound = plan_lower_bound(a, w->step, w->cost, p->budget);
     PlanOptions po = o->plan;
     po.quick = true;
     uint64_t min = plan_min_budget(a, w->step, w->cost, &po);
@@ -48,7 +44,7 @@ void report_plan(Arena *a, FILE *out, const Options *o, const Work *w) {
     }
     const Plan *p = w->plan;
     char b1[32], b2[32], b3[32], b4[32], b5[32];
-    double over = overhead(p), bound = plan_lower_bound(a, w->step, w->cost, p->budget);
+    double over = plan_overhead(p), bound = plan_lower_bound(a, w->step, w->cost, p->budget);
     fprintf(out, "budget %s: needs %s = %s persistent + %s arena; %s without recomputation\n",
             format_bytes(b1, p->budget), format_bytes(b2, p->persistent_bytes + p->arena_bytes),
             format_bytes(b3, p->persistent_bytes), format_bytes(b4, p->arena_bytes),

@@ -65,7 +65,7 @@ static bool check_inst(Check *c, NodeId n, uint32_t i, ValueId *val) {
         return op_error(&err, n, NO_ID, "instruction %u: expected dtype %s, found %s", i,
                         dtype_name(c->scratch.value[out].dtype), dtype_name(f->dtype));
     bool column = def->flags & OPF_COLREDUCE;
-    if (column && !op_is_colreduce(&c->scratch, node))
+    if (column && !op_is_colreduce(node))
         return op_error(&err, n, NO_ID, "instruction %u: expected leading axes, found others", i);
     const Shape *operand = &c->scratch.value[node->in[0]].shape;
     if (column && (!shape_eq(operand, &x->body->space) || operand->rank == 0))

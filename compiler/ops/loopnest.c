@@ -27,7 +27,7 @@ static void fill_lone_body(Arena *a, const Graph *g, const Node *n, FusedBody *b
     b->out_inst = ARENA_ARRAY(a, uint32_t, n->nout);
     b->out_res = ARENA_ARRAY(a, uint32_t, n->nout);
     for (uint32_t i = 0; i < n->nout; i++) b->out_res[i] = i;
-    b->space = g->value[op_is_colreduce(g, n) ? n->in[0] : n->out[0]].shape;
+    b->space = g->value[op_is_colreduce(n) ? n->in[0] : n->out[0]].shape;
 }
 
 /* Which axes of `space` an operand of shape s moves along (right-aligned, numpy rules). */
@@ -93,13 +93,13 @@ static void add_unit_axes(LoopNest *l) {
     }
 }
 
-bool op_is_loop(const Graph *g, const Node *n) {
+bool op_is_loop(const Node *n) {
     if (n->op == OP_Fused || (op_def(n->op)->flags & OPF_EW)) return true;
-    return op_is_colreduce(g, n);
+    return op_is_colreduce(n);
 }
 
 void op_loop_nest(Arena *a, const Graph *g, const Node *n, LoopNest *l) {
-    assert(op_is_loop(g, n));
+    assert(op_is_loop(n));
     *l = (LoopNest){0};
     if (n->op == OP_Fused)
         l->body = *n->body;

@@ -19,8 +19,7 @@ const OpDef *op_def(OpCode op) {
 }
 
 /* Leading axes 0..k-1: the generated loop adds rows up into one row of the trailing axes. */
-bool op_is_colreduce(const Graph *g, const Node *n) {
-    (void)g;
+bool op_is_colreduce(const Node *n) {
     if (!(op_def(n->op)->flags & OPF_COLREDUCE)) return false;
     uint32_t count;
     const int64_t *axes = ir_get_ints(n, A_axes, &count);

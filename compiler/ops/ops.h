@@ -92,7 +92,7 @@ static inline NodeClass op_class(const Node *n) {
     return op_def(n->op)->cls;
 }
 /* True when node n, with its axes, can stand as a column reduction in a Fused node. */
-bool op_is_colreduce(const Graph *g, const Node *n);
+bool op_is_colreduce(const Node *n);
 /* Class of a node: Fused nodes are random when a member is. */
 NodeClass op_node_class(const Node *n);
 uint64_t op_flops(const Graph *g, const Node *n);
@@ -134,7 +134,7 @@ typedef struct {
 /* Geometry of Conv, ConvGradX, ConvGradW, MaxPool(Grad), AveragePool(Grad). */
 bool op_geometry(const Graph *g, const Node *n, Geometry *out);
 
-/* ---- conv.c, matmul.c: the runtime object of a node; emission writes it, cost asks it ---- */
+/* ---- conv.c, matmul.c, pool.c: the object of a node; emission writes it, cost asks it ---- */
 typedef struct {
     Geometry q;
     bool packed, fwd, grad_x, grad_w; /* one of the three passes is set */
@@ -148,6 +148,11 @@ typedef struct {
     int64_t batch_a[IR_MAX_RANK], batch_b[IR_MAX_RANK], m, n, k;
 } MatmulObject;
 bool op_matmul_object(const Graph *g, const Node *n, MatmulObject *out);
+typedef struct {
+    Geometry q;
+    bool is_max, is_grad;
+} PoolObject;
+bool op_pool_object(const Graph *g, const Node *n, PoolObject *out);
 
 /* ---- loopnest.c: the iteration space of elementwise nodes, column reductions, Fused nodes ---- */
 typedef struct {
@@ -162,7 +167,7 @@ typedef struct {
     uint32_t *moves; /* per operand (inputs, then outputs): bit i: it moves along axis i */
 } LoopNest;
 /* Is the node run by a generated loop? */
-bool op_is_loop(const Graph *g, const Node *n);
+bool op_is_loop(const Node *n);
 void op_loop_nest(Arena *a, const Graph *g, const Node *n, LoopNest *l);
 /* Bytes of scratch that such a node's kernel uses: threads * accumulators * columns doubles. */
 uint64_t op_loop_workspace(const Graph *g, const Node *n, int threads);

@@ -65,18 +65,26 @@ static bool grad_pool(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din) {
     return true;
 }
 
+bool op_pool_object(const Graph *g, const Node *n, PoolObject *out) {
+    bool max = n->op == OP_MaxPool, max_grad = n->op == OP_MaxPoolGrad;
+    bool average_grad = n->op == OP_AveragePoolGrad;
+    if (!max && !max_grad && !average_grad && n->op != OP_AveragePool) return false;
+    *out = (PoolObject){.is_max = max || max_grad, .is_grad = max_grad || average_grad};
+    return op_geometry(g, n, &out->q);
+}
+
 static bool pool_object(CpuEmit *e, const Node *n, uint32_t *number) {
-    Geometry q;
-    TRY(op_geometry(e->g, n, &q));
+    PoolObject p;
+    TRY(op_pool_object(e->g, n, &p));
+    const Geometry *q = &p.q;
     Text t;
     text_init(&t, e->arena);
     text_add(
         &t,
         "{.nd = %u, .channels_last = %d, .is_max = %d, .count_include_pad = %d, .ceil_mode = %d",
-        q.nd, q.channels_last, n->op == OP_MaxPool || n->op == OP_MaxPoolGrad,
-        (int)q.count_include_pad, (int)q.ceil_mode);
-    text_add(&t, ", .n = %lld, .c = %lld", (long long)q.n, (long long)q.ci);
-    window_fields(&t, &q);
+        q->nd, q->channels_last, p.is_max, (int)q->count_include_pad, (int)q->ceil_mode);
+    text_add(&t, ", .n = %lld, .c = %lld", (long long)q->n, (long long)q->ci);
+    window_fields(&t, q);
     text_char(&t, '}');
     *number = e->object(e, "DtrtPool", t.at);
     return true;

@@ -207,7 +207,6 @@ static void clean_node(Rewrite *r, Seen *seen, NodeId id) {
     ValueId now = simpler(r, n);
     if (now == NO_ID) {
         rw_copy(r, id);
-        now = n->nout ? r->map[n->out[0]] : NO_ID;
     } else {
         if (r->g->nnode > first) {
             rw_rename(r, now, n->out[0]);

@@ -147,7 +147,7 @@ static void read_at(Fuse *f, NodeId n, uint32_t pos) {
 static uint32_t new_group(Fuse *f, NodeId n) {
     const Graph *g = f->s.g;
     const Node *nd = &g->node[n];
-    bool sum = op_is_colreduce(g, nd);
+    bool sum = op_is_colreduce(nd);
     Group x = {.space = g->value[sum ? nd->in[0] : nd->out[0]].shape, .phase = nd->phase, .pos = n};
     x.kept = sum ? value_count(g, nd->out[0]) : 0;
     x.nelem = !sum;
@@ -285,8 +285,8 @@ static void group_nodes(Fuse *f) {
     const Graph *g = f->s.g;
     for (NodeId n = g->nnode; n-- > 0;) {
         const Node *nd = &g->node[n];
-        if (!op_is_loop(g, nd) || nd->op == OP_Fused) continue;
-        if (!op_is_colreduce(g, nd) && (try_vanish(f, n) || try_share(f, n))) continue;
+        if (!op_is_loop(nd) || nd->op == OP_Fused) continue;
+        if (!op_is_colreduce(nd) && (try_vanish(f, n) || try_share(f, n))) continue;
         f->s.of[n] = (Member){.n = 1, .at = {new_group(f, n)}, .stored = true};
     }
 }
@@ -324,7 +324,7 @@ static bool can_merge(const Fuse *f, uint32_t a, uint32_t b) {
     for (uint32_t i = 0; i < count; i++) {
         NodeId def = g->value[in[i]].def;
         bool inside = def != NO_ID && is_in_group(&f->s, def, a);
-        if (inside && op_is_colreduce(g, &g->node[def])) return false;
+        if (inside && op_is_colreduce(&g->node[def])) return false;
         if (!inside && def != NO_ID && last_pos(f, def) >= x->pos) return false;
         bool known = inside || reads_of(x, g, in[i]);
         common |= known && value_count(g, in[i]) > x->kept;

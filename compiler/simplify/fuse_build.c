@@ -18,7 +18,7 @@ typedef struct {
 } Build;
 
 static bool is_sum(const Build *b, NodeId n) {
-    return op_is_colreduce(b->s->g, &b->s->g->node[n]);
+    return op_is_colreduce(&b->s->g->node[n]);
 }
 
 static int by_id(const void *x, const void *y) {

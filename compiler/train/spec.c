@@ -115,7 +115,11 @@ static bool unknown_kind(const Reader *r, const char *const *kinds) {
 static const char *const loss_kinds[] = {"cross-entropy", "nll",    "mse", "l1",
                                          "bce-logits",    "output", NULL};
 
-static bool over_classes(LossKind k) {
+const char *train_loss_name(LossKind k) {
+    return loss_kinds[k];
+}
+
+bool train_over_classes(LossKind k) {
     return k == LOSS_CROSS_ENTROPY || k == LOSS_NLL;
 }
 
@@ -126,7 +130,7 @@ bool train_parse_loss(Diag *d, Arena *a, const char *s, LossSpec *out) {
     int kind = word(r.kind, loss_kinds);
     if (kind < 0) return unknown_kind(&r, loss_kinds);
     *out = (LossSpec){.kind = (LossKind)kind, .class_axis = 1};
-    bool classes = over_classes(out->kind);
+    bool classes = train_over_classes(out->kind);
     r.keys = classes                    ? "output, label, class_axis, ignore_index, label_smoothing"
              : out->kind == LOSS_OUTPUT ? "output"
                                         : "output, label";
@@ -170,7 +174,7 @@ const char *train_loss_str(Arena *a, const LossSpec *l) {
     text_str(&t, loss_kinds[l->kind]);
     add_name(&t, "output", l->output);
     add_name(&t, "label", l->label);
-    if (!over_classes(l->kind)) return t.at;
+    if (!train_over_classes(l->kind)) return t.at;
     if (l->class_axis != 1)
         add_key(&t, "class_axis", arena_printf(a, "%lld", (long long)l->class_axis));
     if (l->has_ignore)
@@ -181,6 +185,10 @@ const char *train_loss_str(Arena *a, const LossSpec *l) {
 
 /* ---- --optimizer: defaults are PyTorch's ---- */
 static const char *const opt_kinds[] = {"sgd", "adam", "adamw", NULL};
+
+const char *train_optimizer_name(OptKind k) {
+    return opt_kinds[k];
+}
 
 /* "0.9/0.999" */
 static bool read_betas(const Reader *r, Pair p, OptSpec *out) {

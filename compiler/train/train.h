@@ -30,6 +30,9 @@ typedef struct {
     bool momentum_state; /* SGD keeps a velocity: momentum was given and not 0 at compile time */
 } OptSpec;
 
+const char *train_loss_name(LossKind k); /* "cross-entropy", ... */
+const char *train_optimizer_name(OptKind k);
+bool train_over_classes(LossKind k); /* the labels are class indices */
 /* "cross-entropy:class_axis=-1,ignore_index=255". False after reporting (usage error). */
 bool train_parse_loss(Diag *d, Arena *a, const char *s, LossSpec *out);
 bool train_parse_optimizer(Diag *d, Arena *a, const char *s, OptSpec *out);

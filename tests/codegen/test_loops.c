@@ -349,7 +349,7 @@ int main(int argc, char **argv) {
         for (uint32_t i = 0; i < x->nin; i++)
             if (graph->value[x->in[i]].dtype == graph->value[x->out[0]].dtype &&
                 value_count(graph, x->in[i]) == value_count(graph, x->out[0]) &&
-                !op_is_colreduce(graph, x))
+                !op_is_colreduce(x))
                 run_node(n, kernel[n], (int)i);
     }
     /* Nodes that differ in size only share a loop: Relu and nothing else has the first one. */

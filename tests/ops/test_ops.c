@@ -105,9 +105,9 @@ static void test_questions(void) {
     CHECK_EQ(op_flops(b.g, &b.g->node[0]), 2 * 2 * 4 * 36 * 3 * 9);
     CHECK_EQ(op_node_class(&b.g->node[0]), CLS_PURE);
     CHECK_EQ(op_node_class(&b.g->node[1]), CLS_RANDOM);
-    CHECK(op_is_colreduce(b.g, &b.g->node[2]));
-    CHECK(!op_is_colreduce(b.g, &b.g->node[3]));
-    CHECK(!op_is_colreduce(b.g, &b.g->node[0]));
+    CHECK(op_is_colreduce(&b.g->node[2]));
+    CHECK(!op_is_colreduce(&b.g->node[3]));
+    CHECK(!op_is_colreduce(&b.g->node[0]));
     bench_free(&b);
 }
 
