@@ -118,7 +118,7 @@ typedef struct {
     Arena *arena;
     FILE *out;       /* NULL: only collect */
     uint32_t errors; /* number of errors reported so far */
-    Text log;        /* everything that was reported, for tests and --json */
+    Text log;        /* everything that was reported, for tests */
 } Diag;
 
 void diag_init(Diag *d, Arena *a, FILE *out);

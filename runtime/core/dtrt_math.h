@@ -1,5 +1,5 @@
 /* dtrt_math.h - scalar functions that generated kernels and the reference share: the counter-based
- * random numbers of Dropout, and float helpers. Header only, C and (later) CUDA. */
+ * random numbers of Dropout, and float helpers. Header only. */
 #ifndef DTRT_MATH_H
 #define DTRT_MATH_H
 
