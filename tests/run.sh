@@ -67,7 +67,7 @@ suite() {
         say "$name ended early (status $status): $logs/$name.log"
         set -- 0 1 0
     elif [ "$2" -ne 0 ]; then
-        grep -E '^FAIL|failed' "$logs/$name.log" | head -n 60
+        grep -E '^ *FAIL|failed' "$logs/$name.log" | head -n 60
         say "(all of it: $logs/$name.log)"
     elif [ "$status" -ne 0 ]; then
         say "$name: exit status $status although nothing failed: $logs/$name.log"
