@@ -10,6 +10,10 @@ typedef struct {
     uint64_t offset;     /* result */
 } LayBlock;
 
+/* Elementary steps (a few ns each) that lay_pack at effort 1 may spend on missing its target; four
+ * times as many for each further effort. */
+#define LAY_WORK UINT64_C(4000000)
+
 /* Packs blocks so that blocks that overlap in time are disjoint in space. Several deterministic
  * orders (by size, by area, by begin, by length) of best fit; keeps the best. Returns the arena
  * bytes needed; writes offsets, multiples of align. Stops early once `target` is met (0: no

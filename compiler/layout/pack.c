@@ -222,7 +222,7 @@ uint64_t lay_pack(Arena *scratch, LayBlock *b, uint32_t n, uint64_t align, uint6
     }
     if (best.height == limit) return UINT64_MAX;
     /* about n^2 / 2 comparisons a round: the count is bounded by work, not by time */
-    uint64_t work = effort <= 0 ? 0 : (uint64_t)4000000 << (2 * (effort - 1));
+    uint64_t work = effort <= 0 ? 0 : LAY_WORK << (2 * (effort - 1));
     uint64_t rounds = work / ((uint64_t)n * n / 8 + 64 * (uint64_t)n);
     improve(&p, scratch, &best, stop, rounds > 1000 ? 1000 : (uint32_t)rounds);
     for (uint32_t i = 0; i < n; i++) b[i].offset = best.offset[i];
