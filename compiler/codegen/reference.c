@@ -44,14 +44,14 @@ static void add_attr(Ref *r, const Attr *at, Arena *a) {
     r->nattr++;
 }
 
-/* Does the step keep the tensor that Dropout number `key` works on with its channels last? */
+/* Does the step keep the tensor that random operator `key` works on with its channels last? */
 static bool keeps_channels_last(const Graph *step, uint32_t key) {
     for (NodeId n = 0; n < step->nnode; n++) {
         const Node *x = &step->node[n];
-        if (x->op == OP_Dropout && x->key == key) return ir_get_i(x, A_channels_last, 0) != 0;
+        if (op_class(x) == CLS_RANDOM && x->key == key) return ir_get_i(x, A_channels_last, 0) != 0;
         for (uint32_t k = 0; x->body && k < x->body->ninst; k++) {
             const FusedInst *in = &x->body->inst[k];
-            if (in->op != OP_Dropout || in->key != key) continue;
+            if (op_def(in->op)->cls != CLS_RANDOM || in->key != key) continue;
             const Attr *at = attr_find(in->attr, in->nattr, A_channels_last);
             return at && at->i[0];
         }

@@ -45,14 +45,10 @@ static void draw(Arena *a, Value *v, const char *kind, uint64_t seed, uint64_t n
     v->data = data;
 }
 
-/* Whether a missing vector is one that starts at 1: the scale of a normalization or a running
- * variance. */
 static bool starts_at_one(const Graph *g, ValueId v) {
-    for (NodeId n = 0; n < g->nnode; n++) {
-        const Node *x = &g->node[n];
-        if (x->op == OP_BatchNorm && (x->in[1] == v || x->in[4] == v)) return true;
-        if (x->op == OP_LayerNorm && x->in[1] == v) return true;
-    }
+    for (NodeId n = 0; n < g->nnode; n++)
+        for (uint32_t i = 0; i < g->node[n].nin; i++)
+            if (g->node[n].in[i] == v && op_def(g->node[n].op)->ones >> i & 1) return true;
     return false;
 }
 

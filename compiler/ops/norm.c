@@ -24,6 +24,7 @@ const OpDef op_BatchNorm = {
     .min_in = 5,
     .max_in = 5,
     .nout = 1,
+    .ones = 1 << 1 | 1 << 4,
     .infer = infer_batch_norm,
 };
 
@@ -145,6 +146,7 @@ const OpDef op_LayerNorm = {
     .min_in = 2,
     .max_in = 3,
     .nout = 3,
+    .ones = 1 << 1,
     .infer = infer_layer_norm,
     .grad = grad_layer_norm,
     .flops = flops_layer_norm,

@@ -56,6 +56,8 @@ typedef struct OpDef {
     uint32_t flags;
     uint8_t min_in, max_in, nout; /* max_in 255: any number; nout counts optional outputs too */
     uint32_t mutates;             /* bit i: input i is written (CLS_EFFECT) */
+    uint32_t ones; /* bit i: a weight at input i starts at 1 where the file has no values (scales,
+                      variances), not at 0 */
     uint32_t inplace; /* bit i: output 0 may take over the storage of input i when the bytes
                          are equal and input i dies there. EW nodes: every full-size input */
     /* OPF_EW: a C expression over operands a.. and attribute constants p0, p1, p2 (float). The
