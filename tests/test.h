@@ -4,6 +4,7 @@
 #define DTRC_TEST_H
 
 #include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,16 @@ static int test_failed, test_checks;
             fprintf(stderr, "%s:%d: got\n%s\nexpected\n%s\n", __FILE__, __LINE__, a_, b_);         \
         }                                                                                          \
     } while (0)
+
+/* A fixed sequence (linear congruential, constants of Knuth, TAOCP vol. 2, 3.3.4; the high bits are
+ * the good ones). Set the state to start another one. */
+static uint64_t test_random_state = 1;
+static inline uint64_t test_random(void) {
+    return test_random_state = test_random_state * 6364136223846793005u + 1442695040888963407u;
+}
+static inline double test_uniform(double lo, double hi) {
+    return lo + (hi - lo) * ((double)(test_random() >> 11) * 0x1p-53);
+}
 
 static inline int test_end(void) {
     if (test_failed) fprintf(stderr, "%d of %d checks failed\n", test_failed, test_checks);

@@ -170,6 +170,8 @@ static void run_node(NodeId id, DtrtKernel *kernel, int inplace) {
     if (inplace >= 0) p[n->nin] = p[inplace];
     DtrtCtx c = {.seed = 7, .step = 3, .threads = THREADS};
     kernel(&c, p);
+    /* Tolerance: chains of float operations of 6e-8 each, and functions of dtrt_vecmath.h, on
+     * values up to 4; sums are in double. */
     for (uint32_t o = 0; o < n->nout; o++) {
         uint64_t bad = 0;
         DType t = graph->value[n->out[o]].dtype;

@@ -79,7 +79,10 @@ static inline float *buf_f(const Buf *b) {
 }
 
 /* Largest |got - want| relative to the largest |want| (at least 1e-3); infinite if anything is not
- * finite where the reference is. */
+ * finite where the reference is. Tolerances of the callers: a rounding to float is 6e-8 of a value.
+ * 1e-6 where the kernel sums in double and rounds a few times; 2e-6 where the library sums some
+ * hundred products in float; 3e-6 where exp or a division of differences comes before that. A wrong
+ * index or factor is off by 1e-2 and more. */
 static inline double worst(const float *got, const double *want, int64_t n) {
     double err = 0.0, top = 1e-3;
     for (int64_t i = 0; i < n; i++) {

@@ -95,6 +95,14 @@ class Env:
         path = model if isinstance(model, str) else self.save(model)
         return self.refused(self.dtrc, "plan", path, "--budget", "100%", status=status, says=says)
 
+    def all_refused(self, cases):
+        """cases: names and models."""
+        for name, model in cases.items():
+            try:
+                self.plan_refused(self.save(model, name.replace(" ", "_") + ".onnx"))
+            except Failed as e:
+                raise Failed(f"{name}: {e}")
+
     def compile(self, path, *options, out="trainer", **more):
         out = self.path(out)
         r = self.run(self.dtrc, path, "-o", out, "--threads", "1", *options, **more)

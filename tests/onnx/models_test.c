@@ -1,7 +1,7 @@
-/* models_test.c - whole models. Every trace case of tests/data/traces (and of ../shared/traces
- * where that is there) must import and give initializers the roles that its trace.json states; what
- * is known to need further operators must be refused for exactly those. ../shared/graphs: shapes of
- * real size, weights missing. */
+/* models_test.c - whole models. Every trace case of tests/data/traces must import and give
+ * initializers the roles that its trace.json states; what is known to need further operators must
+ * be refused for exactly those. With DTRC_MODELS=DIR in the environment also DIR/traces, and
+ * DIR/graphs: models of real size without their weights. */
 #include "model.h"
 
 #include <cjson/cJSON.h>
@@ -145,7 +145,13 @@ static int each(const char *folder, void (*run)(const char *folder, const char *
 
 int main(void) {
     CHECK(each("tests/data/traces", trace_case) > 0);
-    each("../shared/traces", trace_case);
-    each("../shared/graphs", graph_case);
+    const char *more = getenv("DTRC_MODELS");
+    char folder[4096];
+    if (more) {
+        snprintf(folder, sizeof folder, "%s/traces", more);
+        each(folder, trace_case);
+        snprintf(folder, sizeof folder, "%s/graphs", more);
+        each(folder, graph_case);
+    }
     return test_end();
 }

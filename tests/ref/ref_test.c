@@ -83,6 +83,7 @@ static const double *run(DtrtType type, int rank, const int64_t *dim) {
     return c.base[5];
 }
 
+/* Doubles of a few operations: 1e-12 is a thousand roundings. */
 static void expect_n(const double *got, const double *want, size_t n, const char *what) {
     for (size_t i = 0; i < n; i++) {
         test_checks++;

@@ -7,10 +7,8 @@
 
 enum { GRAPHS = 7000, ROWS = 4, COLS = 3, CELLS = ROWS * COLS };
 
-static uint64_t state;
 static uint32_t draw(uint32_t n) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(state >> 33) % n;
+    return (uint32_t)(test_random() >> 33) % n;
 }
 
 /* ---- the interpreter ---- */
@@ -158,7 +156,7 @@ int main(void) {
         Arena *a = arena_new();
         Diag d;
         diag_init(&d, a, stderr);
-        state = seed;
+        test_random_state = seed;
         Graph *g = random_graph(a), *f = fuse_graph(a, g);
         CHECK(ir_verify(&d, g) && ir_verify(&d, f) && op_check(&d, f));
         double want[512], got[512];

@@ -84,12 +84,6 @@ static Element *element_of(void *lib, OpCode op) {
 }
 
 /* ---- against the interpreter ---- */
-static uint64_t rng = 5;
-static double uniform(double lo, double hi) {
-    rng = rng * 6364136223846793005u + 1442695040888963407u;
-    return lo + (hi - lo) * ((double)(rng >> 11) / 9007199254740992.0);
-}
-
 /* Operands that must be positive: of logarithms, roots, powers, divisions. */
 static bool is_positive(OpCode op, uint32_t i) {
     switch (op) {
@@ -116,14 +110,14 @@ static void compare_element(void *lib, OpCode op) {
         Attr attr[2];
         uint32_t nattr = 0;
         for (uint32_t i = 0; i < d->max_in; i++) {
-            x[i] = (double)(float)uniform(is_positive(op, i) ? 0.1 : -4, 4);
+            x[i] = (double)(float)test_uniform(is_positive(op, i) ? 0.1 : -4, 4);
             if (is_bool_operand(op, i)) x[i] = x[i] > 0;
-            if (i && uniform(0, 1) < 0.1 && !is_bool_operand(op, i)) x[i] = x[0];
+            if (i && test_uniform(0, 1) < 0.1 && !is_bool_operand(op, i)) x[i] = x[0];
             in[i] = (Ten){.x = &x[i]};
         }
         for (uint32_t k = 0; k < 2 && d->p[k] != A_COUNT; k++) {
             if (op == OP_Cast)
-                p[k] = uniform(0, 1) < 0.5 ? DT_F32 : DT_BOOL;
+                p[k] = test_uniform(0, 1) < 0.5 ? DT_F32 : DT_BOOL;
             else if (round & 1)
                 p[k] = op == OP_Clip || op == OP_ClipGrad ? (k ? 1.5 : -0.75) : round % 9 * 0.125;
             attr[nattr++] = attr_f(arena, d->p[k], p[k]);
@@ -132,6 +126,7 @@ static void compare_element(void *lib, OpCode op) {
         interp_call(&call);
         double got = e(x, p[0], p[1]);
         test_checks++;
+        /* Float arithmetic of up to ten roundings of 6e-8, against double. */
         if (fabs(got - want) <= 4e-6 * (1 + fabs(want)) || (isnan(got) && isnan(want))) continue;
         test_failed++;
         fprintf(stderr, "%s(%g, %g, %g; %g, %g): %.9g, expected %.9g\n", d->name, x[0], x[1], x[2],
@@ -156,13 +151,14 @@ static void compare_columns(void *lib, OpCode op) {
     for (uint32_t i = 0; i < 4; i++) {
         in[i] = (Ten){{2, {NROW, NCOL}}, wide[i]};
         if (i >= 2) in[i].s = (Shape){1, {NCOL}};
-        for (int k = 0; k < NROW * NCOL; k++) wide[i][k] = data[i][k] = (float)uniform(-2, 2);
+        for (int k = 0; k < NROW * NCOL; k++) wide[i][k] = data[i][k] = (float)test_uniform(-2, 2);
     }
     out[0].s = out[1].s = (Shape){1, {NCOL}};
     Attr attr[2] = {attr_i(a, A_axes, 0), attr_f(a, A_scale, 0.375)};
     Call call = {op, 2, d->max_in, d->nout, attr, in, out, 0};
     interp_call(&call);
     if (col) col(x, got, 0.375);
+    /* Sums of a few products up to 8, of operands rounded to float. */
     for (uint32_t r = 0; r < d->nout; r++)
         for (uint32_t k = 0; k < NCOL; k++) CHECK_NEAR(got[r * NCOL + k], want[r][k], 1e-5);
     arena_free(a);
@@ -236,6 +232,7 @@ static void check_special(void *lib, const Special *s) {
 }
 
 int main(int argc, char **argv) {
+    test_random_state = 5;
     void *lib = compile(argc > 1 ? argv[1] : "/tmp");
     CHECK(lib != NULL);
     for (OpCode op = 1; lib && op < OP_COUNT; op++) {
