@@ -11,19 +11,19 @@ const char *target_name(Target t); /* cpu, null */
 typedef struct {
     uint64_t *node_ns;        /* time of one run; views 0; at least 1 otherwise */
     uint64_t *node_workspace; /* bytes of scratch during the run */
-    uint64_t
-        *storage_bytes; /* bytes to allocate: shape bytes, larger for packed weights and what is
-                           kept in their layout (gradients, optimizer state); max-pool indices */
-    bool *packed;       /* per value: kept in the library's packed weight layout. A weight is packed
-                           when only Conv, ConvGradX and its update read it, all with one geometry
-                           per kind; its gradient and states are packed with it */
-    int threads;        /* that workspaces were computed for */
+    /* bytes to allocate: shape bytes; more for packed weights and what is kept in their layout
+     * (gradients, optimizer state); max-pool indices as the kernels pack them */
+    uint64_t *storage_bytes;
+    /* per value: kept in the library's packed weight layout (packed.c says when) */
+    bool *packed;
+    int threads; /* that workspaces were computed for */
 } Cost;
 
 /* Analytic model: max(flops/peak, bytes/bandwidth) + a fixed part, with constants that
  * cost/README.md derives; workspace and packed sizes asked of the CPU runtime (runtime/cpu, query),
- * once per distinct geometry. Not for traces: cost_opaque reads attributes cost_ns. */
+ * once per distinct geometry. Attributes cost_ns and workspace of a node go before the model. */
 Cost *cost_analytic(Arena *a, const Graph *g, Target t, int threads);
+/* A planning trace: times and workspace are what the attributes say, views may cost something. */
 Cost *cost_opaque(Arena *a, const Graph *g);
 
 #endif

@@ -21,7 +21,6 @@
 #include "base.h"
 
 #define IR_MAX_RANK 8
-#define IR_MAX_IN 64 /* more inputs only for Concat and Fused; arrays are sized per node */
 
 typedef uint32_t ValueId, NodeId, StorageId;
 
@@ -137,7 +136,7 @@ typedef struct {
     ValueId *out; /* NO_ID: unused optional output */
     Attr *attr;
     const char
-        *name; /* ONNX node name, or "#i" for an unnamed one; derived nodes append; never NULL */
+        *name; /* ONNX node name, "#i" for an unnamed one; derived nodes append; never NULL */
     const char *onnx; /* ONNX operator it came from, for messages; may be NULL */
     uint32_t key;     /* keyed random: same for the forward node and its gradient */
     FusedBody *body;  /* OP_Fused only */

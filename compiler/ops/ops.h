@@ -38,8 +38,8 @@ struct CpuEmit {
     Arena *arena;
     Text *body; /* the function's body; 4 spaces of indentation */
     const Graph *g;
-    const uint64_t
-        *storage_bytes; /* Cost.storage_bytes: packed weights are larger than their shape */
+    /* Cost.storage_bytes: packed weights are larger than their shape */
+    const uint64_t *storage_bytes;
     const bool *packed; /* per value: kept in the library's packed layout (Cost.packed) */
     int threads;
     const uint64_t *workspace; /* planned for this node (Cost.node_workspace); NULL: not planned */

@@ -44,8 +44,8 @@ typedef struct {
     Lists users;  /* runs that read it, ascending */
     Lists makers; /* runs that make it and its views; the storage's own first */
     Lists views;  /* tensors after nstorage that live in it */
-    Lists parents,
-        children;  /* storages one run up and down, without itself, without persistent ones */
+    /* storages one run up and down, without itself, without persistent ones */
+    Lists parents, children;
     Lists readers; /* persistent and mutated: runs that read it and do not mutate it */
     /* per tensor */
     StorageId *storage;

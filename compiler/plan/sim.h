@@ -25,8 +25,8 @@ typedef struct {
     bool evict;        /* false: fail when something does not fit */
     bool lookahead;    /* score by distance to the next use instead of h */
     DtrHeuristic h;
-    double alpha, beta,
-        gamma; /* lookahead: cost^alpha / (bytes * distance^beta), descendants times gamma */
+    /* lookahead: cost^alpha / (bytes * distance^beta), descendants times gamma */
+    double alpha, beta, gamma;
     const float *weight;     /* lookahead: factor of each gap's score, or NULL; gap = use[x] + x */
     bool window;             /* evict a cheapest contiguous run of storages */
     bool regret;             /* bring back victims whose bytes were not taken after all */

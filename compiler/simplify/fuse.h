@@ -10,8 +10,7 @@ enum { FUSE_INPUTS = 12, FUSE_MEMBERS = 24, FUSE_OUTPUTS = 4, FUSE_COPIES = 3 };
 typedef struct {
     Shape space;
     Phase phase;
-    uint32_t
-        pos; /* place in the node order where the group runs: the index of one of its members */
+    uint32_t pos;       /* where in the node order it runs: the index of one of its members */
     uint64_t kept;      /* columns of its reductions; 0: no reduction */
     uint32_t nelem;     /* elementwise outputs */
     VEC(NodeId) member; /* no order */
@@ -29,8 +28,8 @@ typedef struct {
     const Graph *g;
     VEC(Group) group;
     Member *of; /* per node */
-    uint32_t
-        *delay; /* per node: an update that runs after this place of the order; NO_ID: in its own */
+    /* per node: an update that runs after this place of the order; NO_ID: in its own */
+    uint32_t *delay;
 } Groups;
 
 /* Distinct values that the group reads from outside; at most max are written to out. */

@@ -47,8 +47,8 @@ typedef struct {
 Graph *onnx_import(Arena *a, Diag *d, const char *path, const OnnxOptions *o, OnnxInfo *info);
 
 /* ---- table.c: the support table, sorted by operator name ---- */
-#define OPSET_MIN                                                                                  \
-    7 /* operator sets that are understood; above 17 where nothing that is read changed */
+/* Operator sets that are understood; above 17 where nothing that is read changed. */
+#define OPSET_MIN 7
 #define OPSET_MAX 28
 typedef struct {
     const char *op;

@@ -111,10 +111,9 @@ typedef struct {
     const uint8_t *addr_type;   /* parallel to addr: DtrtType; workspace and opaque: DTRT_U8 */
     uint32_t nstep;
     const DtrtStep *step;
-    uint64_t loss_offset; /* f32 scalar, resident at the end of a step */
-    uint64_t
-        logits_offset; /* DTRT_NOWHERE, or where the model output lies right after run logits_run */
-    int logits_run;    /* index into steps: read the output after this step */
+    uint64_t loss_offset;   /* f32 scalar, resident at the end of a step */
+    uint64_t logits_offset; /* of the model output; DTRT_NOWHERE: it cannot be read */
+    int logits_run;         /* index into steps: the output lies there right after this step */
     int logits_rank;
     int64_t logits_dim[8];
     const char *loss_kind;      /* "cross-entropy", ... */

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_IN = 64 }; /* operands of a node */
+
 uint64_t ten_count(const Shape *s) {
     uint64_t n = 1;
     for (uint32_t k = 0; k < s->rank; k++) n *= (uint64_t)s->dim[k];
@@ -390,8 +392,8 @@ void interp_run(const Graph *g, Ten *val, NodeId from, NodeId to) {
     for (NodeId n = from; n < to; n++) {
         const Node *nd = &g->node[n];
         if (op_class(nd) == CLS_EFFECT) continue;
-        Ten in[IR_MAX_IN], out[8];
-        assert(nd->nin <= IR_MAX_IN && nd->nout <= 8);
+        Ten in[MAX_IN], out[8];
+        assert(nd->nin <= MAX_IN && nd->nout <= 8);
         for (uint32_t i = 0; i < nd->nin; i++)
             in[i] = nd->in[i] == NO_ID ? (Ten){0} : val[nd->in[i]];
         for (uint32_t k = 0; k < nd->nout; k++)
