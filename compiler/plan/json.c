@@ -26,6 +26,14 @@ static bool looks_numbered(const char *s) {
     return !*s;
 }
 
+/* JSON holds text only: other bytes would not come back as they were. */
+static bool is_text(const char *s) {
+    uint32_t code;
+    for (size_t n; *s; s += n)
+        if (!(n = utf8_length(s, &code))) return false;
+    return true;
+}
+
 static const char **storage_names(Arena *a, const Graph *g) {
     const char **name = ARENA_ARRAY(a, const char *, g->nstorage);
     Map *count = map_new(a);
@@ -37,7 +45,7 @@ static const char **storage_names(Arena *a, const Graph *g) {
     }
     for (StorageId s = 0; s < g->nstorage; s++) {
         const char *n = g->storage[s].root == NO_ID ? "" : g->value[g->storage[s].root].name;
-        bool own = *n && map_get(count, n) == 1 && !looks_numbered(n);
+        bool own = *n && map_get(count, n) == 1 && !looks_numbered(n) && is_text(n);
         name[s] = own ? n : arena_printf(a, "s%u", s);
     }
     return name;

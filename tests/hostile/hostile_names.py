@@ -61,6 +61,11 @@ def names_that_are_no_text(env):
         if r.status == 0:
             r = env.run(env.dtrc, "inspect", path, "--json")
             json.loads(r.out)
+            plan = env.path("plan.json")
+            for args in (["plan", path, "--budget", "100%", "-o", plan], ["verify", path, plan]):
+                r = env.run(env.dtrc, *args)
+                if r.status:
+                    raise Failed(f"{args[0]} ends with status {r.status}: {bad!r}\n{r.err[-800:]}")
 
 
 @test
