@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef enum {
     O_BUDGET,
@@ -255,9 +256,19 @@ static Verb verb_by_name(const char *s) {
     return VERB_COMPILE;
 }
 
+/* Whether the output is the model's own file, by whatever path. */
+static bool is_model(const Options *o, const char *out) {
+    struct stat m, s;
+    return out && !stat(o->model, &m) && !stat(out, &s) && S_ISREG(m.st_mode) &&
+           m.st_dev == s.st_dev && m.st_ino == s.st_ino;
+}
+
 static bool check(Diag *d, const Options *o, int npos) {
     if (o->verb == VERB_HELP || o->verb == VERB_VERSION || o->verb == VERB_OPS) return true;
     if (!o->model) return usage(d, "no model given");
+    if (is_model(o, o->out) || is_model(o, o->report))
+        return usage(d, "the output '%s' is the model: it would be overwritten",
+                     is_model(o, o->out) ? o->out : o->report);
     if (o->verb == VERB_VERIFY && !o->plan_file)
         return usage(d, "verify needs MODEL and PLAN.json");
     if (npos > (o->verb == VERB_VERIFY ? 2 : 1))
@@ -283,6 +294,9 @@ bool options_parse(Arena *a, Diag *d, int argc, char **argv, Options *o) {
     RuleVec rules = {0};
     int npos = 0;
     bool verb_seen = false, only_positional = false;
+    if (argc > 1 && !strcmp(argv[1], "compare"))
+        return usage(d,
+                     "dtrc compare is not available in this version: use dtrc plan at each budget");
     for (int i = 1; i < argc; i++) {
         const char *s = argv[i];
         if (!only_positional && !strcmp(s, "--")) {

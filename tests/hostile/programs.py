@@ -31,6 +31,14 @@ def usage(env):
     env.refused(env.dtrc, m, "--budget", "1K", "-o", env.path("t"), status=3)
     if os.path.exists(env.path("t")):
         raise Failed("a trainer was written after an error")
+    env.refused(env.dtrc, "compare", m, "--budgets", "50%", status=2, says="compare is not available")
+    model = open(m, "rb").read()
+    os.symlink(m, env.path("link"))
+    for verb in ([], ["plan"]):
+        for out in (m, env.path("link")):
+            env.refused(env.dtrc, *verb, m, "--budget", "100%", "-o", out, status=2, says="is the model")
+            if open(m, "rb").read() != model:
+                raise Failed(f"the model was overwritten: -o {out}")
 
 
 @test
