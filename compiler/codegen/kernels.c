@@ -12,9 +12,7 @@ enum { NAMES_SHOWN = 4 };
 /* Types of objects that the library sets up before the first step. */
 static const struct {
     const char *type, *init;
-} set_up[] = {{"DtrtConv", "dtrt_conv_init"},
-              {"DtrtMatmul", "dtrt_matmul_init"},
-              {"DtrtPool", "dtrt_pool_init"}};
+} set_up[] = {{"DtrtConv", "dtrt_conv_init"}, {"DtrtMatmul", "dtrt_matmul_init"}};
 
 static uint32_t add_object(CpuEmit *e, const char *type, const char *init) {
     Gen *g = e->priv;

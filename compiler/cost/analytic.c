@@ -24,7 +24,7 @@ static const Machine machine = {40, 12, 48, 1500};
 
 /* What the runtime said about one object. */
 typedef struct {
-    uint64_t workspace, extra; /* extra: bytes of packed weights, or of max-pool indices */
+    uint64_t workspace, weights; /* bytes; weights: packed */
 } Needs;
 
 typedef struct {
@@ -103,24 +103,11 @@ static Needs matmul_needs(CostCtx *x, const MatmulObject *o) {
     return learn(x, key, (Needs){workspace, 0});
 }
 
-static Needs pool_needs(CostCtx *x, const PoolObject *o) {
+static uint64_t index_bytes(const PoolObject *o) {
     const Geometry *q = &o->q;
-    DtrtPool p;
-    memset(&p, 0, sizeof p);
-    p.nd = (int)q->nd, p.channels_last = q->channels_last, p.is_max = o->is_max;
-    p.count_include_pad = (int)q->count_include_pad, p.ceil_mode = (int)q->ceil_mode;
-    p.n = q->n, p.c = q->ci;
-    copy_sizes(p.in, q->in), copy_sizes(p.out, q->out), copy_sizes(p.k, q->kernel);
-    copy_sizes(p.stride, q->stride), copy_sizes(p.dil, q->dilation);
-    copy_sizes(p.pad_lo, q->pad_lo), copy_sizes(p.pad_hi, q->pad_hi);
-    const char *key = object_key(x->a, o->is_grad ? 'q' : 'p', &p, sizeof p);
-    Needs n;
-    if (find(x, key, &n)) return n;
-    DtrtPoolNeeds r;
-    char err[256];
-    if (!dtrt_pool_needs(&p, x->c->threads, &r, err, sizeof err))
-        return learn(x, key, (Needs){0, 0});
-    return learn(x, key, (Needs){o->is_grad ? r.grad : r.fwd, r.index_bytes});
+    DtrtPool p = {.nd = (int)q->nd, .is_max = o->is_max, .n = q->n, .c = q->ci};
+    copy_sizes(p.out, q->out), copy_sizes(p.k, q->kernel);
+    return dtrt_pool_index_bytes(&p);
 }
 
 static uint64_t loss_needs(const LossGeometry *q, int threads) {
@@ -135,8 +122,7 @@ static uint64_t loss_needs(const LossGeometry *q, int threads) {
     return dtrt_loss_needs(&l, threads);
 }
 
-/* Workspace of node n; also the bytes of max-pool indices. Library objects belong to operators, so
- * that the operator tells which one is asked. */
+/* Library objects belong to operators, so that the operator tells which one is asked. */
 static uint64_t node_workspace(CostCtx *x, NodeId id) {
     const Graph *g = x->g;
     const Node *n = &g->node[id];
@@ -145,16 +131,11 @@ static uint64_t node_workspace(CostCtx *x, NodeId id) {
     if (op_is_loop(n)) return op_loop_workspace(g, n, x->c->threads);
     ConvObject conv;
     MatmulObject mm;
-    PoolObject pool;
     LossGeometry loss;
     if (op_conv_object(g, x->c->packed, n, &conv)) return conv_needs(x, &conv).workspace;
     if (op_matmul_object(g, n, &mm)) return matmul_needs(x, &mm).workspace;
     if (op_loss_geometry(g, n, &loss)) return loss_needs(&loss, x->c->threads);
-    if (!op_pool_object(g, n, &pool)) return 0;
-    Needs r = pool_needs(x, &pool);
-    if (pool.is_max && !pool.is_grad && n->nout > 1 && n->out[1] != NO_ID)
-        x->c->storage_bytes[g->value[n->out[1]].storage] = r.extra;
-    return r.workspace;
+    return 0;
 }
 
 /* Bytes read and written. */
@@ -191,7 +172,7 @@ static void fill_packed_bytes(CostCtx *x) {
         const Node *n = &g->node[i];
         if (!op_conv_object(g, x->c->packed, n, &o) || !o.packed) continue;
         ValueId w = o.grad_w ? n->out[0] : n->in[1];
-        bytes[g->value[w].storage] = conv_needs(x, &o).extra;
+        bytes[g->value[w].storage] = conv_needs(x, &o).weights;
     }
     for (NodeId i = 0; i < g->nnode; i++) {
         const Node *n = &g->node[i];
@@ -201,6 +182,16 @@ static void fill_packed_bytes(CostCtx *x) {
         for (uint32_t k = 1; k < n->nin; k++)
             if (n->in[k] != NO_ID)
                 bytes[g->value[n->in[k]].storage] = bytes[g->value[n->in[0]].storage];
+    }
+}
+
+/* Positions that max pooling saves. */
+static void fill_index_bytes(const CostCtx *x) {
+    for (NodeId i = 0; i < x->g->nnode; i++) {
+        const Node *n = &x->g->node[i];
+        PoolObject p;
+        if (n->nout > 1 && n->out[1] != NO_ID && op_pool_object(x->g, n, &p))
+            x->c->storage_bytes[x->g->value[n->out[1]].storage] = index_bytes(&p);
     }
 }
 
@@ -219,6 +210,7 @@ Cost *cost_analytic(Arena *a, const Graph *g, Target t, int threads) {
         fill_packed(scratch, g, c->packed);
         fill_packed_bytes(&x);
     }
+    fill_index_bytes(&x);
     for (NodeId n = 0; n < g->nnode; n++) c->node_workspace[n] = node_workspace(&x, n);
     for (NodeId n = 0; n < g->nnode; n++) c->node_ns[n] = node_time(&x, &g->node[n]);
     arena_free(scratch);

@@ -152,7 +152,7 @@ typedef struct {
 bool op_matmul_object(const Graph *g, const Node *n, MatmulObject *out);
 typedef struct {
     Geometry q;
-    bool is_max, is_grad;
+    bool is_max;
 } PoolObject;
 bool op_pool_object(const Graph *g, const Node *n, PoolObject *out);
 

@@ -66,10 +66,9 @@ static bool grad_pool(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din) {
 }
 
 bool op_pool_object(const Graph *g, const Node *n, PoolObject *out) {
-    bool max = n->op == OP_MaxPool, max_grad = n->op == OP_MaxPoolGrad;
-    bool average_grad = n->op == OP_AveragePoolGrad;
-    if (!max && !max_grad && !average_grad && n->op != OP_AveragePool) return false;
-    *out = (PoolObject){.is_max = max || max_grad, .is_grad = max_grad || average_grad};
+    bool max = n->op == OP_MaxPool || n->op == OP_MaxPoolGrad;
+    if (!max && n->op != OP_AveragePool && n->op != OP_AveragePoolGrad) return false;
+    *out = (PoolObject){.is_max = max};
     return op_geometry(g, n, &out->q);
 }
 
@@ -93,16 +92,16 @@ static bool pool_object(CpuEmit *e, const Node *n, uint32_t *number) {
 static bool cpu_pool(CpuEmit *e, const Node *n) {
     uint32_t obj;
     TRY(pool_object(e, n, &obj));
-    text_add(e->body, "    dtrt_pool_forward(&DtrtPool_%u, p[0], p[1], %s, p[%u]);\n", obj,
-             n->nout > 1 ? "p[2]" : "NULL", 1 + n->nout);
+    text_add(e->body, "    dtrt_pool_forward(&DtrtPool_%u, p[0], p[1], %s);\n", obj,
+             n->nout > 1 ? "p[2]" : "NULL");
     return true;
 }
 
 static bool cpu_pool_grad(CpuEmit *e, const Node *n) {
     uint32_t obj;
     TRY(pool_object(e, n, &obj));
-    text_add(e->body, "    dtrt_pool_grad(&DtrtPool_%u, p[0], %s, p[%u], p[%u]);\n", obj,
-             n->nin > 1 ? "p[1]" : "NULL", n->nin, n->nin + 1);
+    text_add(e->body, "    dtrt_pool_grad(&DtrtPool_%u, p[0], %s, p[%u]);\n", obj,
+             n->nin > 1 ? "p[1]" : "NULL", n->nin);
     return true;
 }
 

@@ -64,21 +64,17 @@ void dtrt_matmul_free(DtrtMatmul *m);
 void dtrt_matmul(const DtrtMatmul *m, const float *a, const float *b, const float *bias, float *y,
                  void *ws);
 
-/* ---- pool.c: own loops; init does nothing, workspaces are 0 ---- */
+/* ---- pool.c: own loops, no workspace ---- */
 typedef struct DtrtPool {
     int nd, channels_last, is_max, count_include_pad, ceil_mode;
     int64_t n, c;
     int64_t in[3], out[3], k[3], stride[3], dil[3], pad_lo[3], pad_hi[3];
-    void *impl;
 } DtrtPool;
-typedef struct {
-    uint64_t index_bytes; /* max: saved positions, one byte each where the window has < 256 cells */
-    uint64_t fwd, grad;   /* workspace */
-} DtrtPoolNeeds;
-bool dtrt_pool_needs(const DtrtPool *p, int threads, DtrtPoolNeeds *out, char *err, size_t nerr);
-bool dtrt_pool_init(DtrtPool *p, int threads);
-void dtrt_pool_forward(const DtrtPool *p, const float *x, float *y, void *index, void *ws);
-void dtrt_pool_grad(const DtrtPool *p, const float *dy, const void *index, float *dx, void *ws);
+/* Bytes of the positions that max pooling saves: one each where the window has < 256 cells, else
+ * four; 0 for average pooling. */
+uint64_t dtrt_pool_index_bytes(const DtrtPool *p);
+void dtrt_pool_forward(const DtrtPool *p, const float *x, float *y, void *index);
+void dtrt_pool_grad(const DtrtPool *p, const float *dy, const void *index, float *dx);
 
 /* ---- softmax.c: [outer, n, inner], over n; in place allowed for y == x, dx == dy ---- */
 void dtrt_softmax(const float *x, float *y, int64_t outer, int64_t n, int64_t inner, int log);

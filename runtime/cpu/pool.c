@@ -267,38 +267,24 @@ KERNEL pool_grad_rows(const Plan *t, const float *dy, const void *index, float *
 
 /* ---- entry points ---- */
 
-bool dtrt_pool_needs(const DtrtPool *p, int threads, DtrtPoolNeeds *out, char *err, size_t nerr) {
-    (void)threads;
+uint64_t dtrt_pool_index_bytes(const DtrtPool *p) {
+    assert(p->nd >= 1 && p->nd <= 3 && cells(p) <= INT32_MAX);
     uint64_t n = (uint64_t)(p->n * p->c);
-    if (p->nd < 1 || p->nd > 3 || cells(p) > INT32_MAX) {
-        snprintf(err, nerr, "pooling over %d axes, %lld cells: expected 1 to 3 axes", p->nd,
-                 (long long)cells(p));
-        return false;
-    }
     for (int i = 0; i < p->nd; i++) n *= (uint64_t)p->out[i];
-    *out = (DtrtPoolNeeds){.index_bytes = !p->is_max ? 0 : n * (cells(p) > NONE8 ? 4 : 1)};
-    return true;
+    return !p->is_max ? 0 : n * (cells(p) > NONE8 ? 4 : 1);
 }
 
-bool dtrt_pool_init(DtrtPool *p, int threads) {
-    (void)p;
-    (void)threads;
-    return true;
-}
-
-void dtrt_pool_forward(const DtrtPool *p, const float *x, float *y, void *index, void *ws) {
+void dtrt_pool_forward(const DtrtPool *p, const float *x, float *y, void *index) {
     Plan t = plan_of(p);
     int64_t rows = t.n * t.a[0].out * t.a[1].out;
-    (void)ws;
     assert(!p->is_max || index);
     KERNEL_SPLIT(rows, 1, rows * t.a[2].out * t.c * cells(p),
                  pool_rows(&t, x, y, p->is_max ? index : NULL, lo, hi));
 }
 
-void dtrt_pool_grad(const DtrtPool *p, const float *dy, const void *index, float *dx, void *ws) {
+void dtrt_pool_grad(const DtrtPool *p, const float *dy, const void *index, float *dx) {
     Plan t = plan_of(p);
     int64_t rows = t.n * t.a[0].in * t.a[1].in;
-    (void)ws;
     assert(!p->is_max || index);
     KERNEL_SPLIT(rows, 1, rows * t.a[2].in * t.c,
                  pool_grad_rows(&t, dy, p->is_max ? index : NULL, dx, lo, hi));

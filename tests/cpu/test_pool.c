@@ -88,27 +88,26 @@ static void reference_at(const DtrtPool *p, const float *x, const float *dy, dou
 
 static void check_row(const Row *r, int channels_last, int is_max, int include_pad) {
     DtrtPool p = pool_of(r, channels_last, is_max, include_pad);
-    DtrtPoolNeeds need;
-    char err[200], name[80];
+    char name[80];
     int64_t si = p.in[0] * p.in[1] * p.in[2], so = p.out[0] * p.out[1] * p.out[2];
     int64_t nx = p.n * p.c * si, ny = p.n * p.c * so, cells = p.k[0] * p.k[1] * p.k[2];
     snprintf(name, sizeof name, "%s, %s%s", r->name, is_max ? "max" : "average",
              include_pad ? " with padding" : "");
-    CHECK(dtrt_pool_needs(&p, 2, &need, err, sizeof err) && dtrt_pool_init(&p, 2));
-    CHECK_EQ(need.index_bytes, is_max ? ny * (cells < 256 ? 1 : 4) : 0);
+    uint64_t index_bytes = dtrt_pool_index_bytes(&p);
+    CHECK_EQ(index_bytes, is_max ? ny * (cells < 256 ? 1 : 4) : 0);
     Buf x = buf_random(nx, 0), dy = buf_random(ny, 0), x2 = buf_copy(&x, 1), dy2 = buf_copy(&dy, 1);
     for (int64_t i = 0; i < nx; i++) buf_f(&x)[i] = roundf(4.0f * buf_f(&x)[i]); /* ties */
     memcpy(x2.at, x.at, x.n);
     Buf y = buf_new(dy.n, 0), y2 = buf_new(dy.n, 1), dx = buf_new(x.n, 0), dx2 = buf_new(x.n, 1);
-    Buf ix = buf_new(need.index_bytes, 0), ix2 = buf_new(need.index_bytes, 1);
+    Buf ix = buf_new(index_bytes, 0), ix2 = buf_new(index_bytes, 1);
     double *wy = calloc((size_t)ny, 8), *wx = calloc((size_t)nx, 8);
     for (int64_t i = 0; i < ny; i++) {
         reference_at(&p, buf_f(&x), buf_f(&dy), wy, wx, i / so / p.c, i / so % p.c, i % so);
     }
-    dtrt_pool_forward(&p, buf_f(&x), buf_f(&y), ix.at, NULL);
-    OTHER_THREADS(dtrt_pool_forward(&p, buf_f(&x2), buf_f(&y2), ix2.at, NULL));
-    dtrt_pool_grad(&p, buf_f(&dy), ix.at, buf_f(&dx), NULL);
-    OTHER_THREADS(dtrt_pool_grad(&p, buf_f(&dy2), ix2.at, buf_f(&dx2), NULL));
+    dtrt_pool_forward(&p, buf_f(&x), buf_f(&y), ix.at);
+    OTHER_THREADS(dtrt_pool_forward(&p, buf_f(&x2), buf_f(&y2), ix2.at));
+    dtrt_pool_grad(&p, buf_f(&dy), ix.at, buf_f(&dx));
+    OTHER_THREADS(dtrt_pool_grad(&p, buf_f(&dy2), ix2.at, buf_f(&dx2)));
     CHECK_CLOSE(name, buf_f(&y), wy, ny, is_max ? 0.0 : 1e-6);
     CHECK_CLOSE(name, buf_f(&dx), wx, nx, 1e-6);
     CHECK_SAME(name, y, y2);
@@ -134,10 +133,10 @@ static void check_special(void) {
                   .dil = {1}};
     float x[4] = {1.0f, NAN, -INFINITY, -INFINITY}, y[2], dy[2] = {3.0f, 5.0f}, dx[4];
     uint8_t index[2];
-    dtrt_pool_forward(&p, x, y, index, NULL);
+    dtrt_pool_forward(&p, x, y, index);
     CHECK(isnan(y[0]) && index[0] == 1);
     CHECK(isinf(y[1]) && y[1] < 0.0f && index[1] == 0);
-    dtrt_pool_grad(&p, dy, index, dx, NULL);
+    dtrt_pool_grad(&p, dy, index, dx);
     CHECK(dx[0] == 0.0f && dx[1] == 3.0f && dx[2] == 5.0f && dx[3] == 0.0f);
 }
 

@@ -123,8 +123,8 @@ static void test_pool(void) {
           "DtrtPool_0 = {.nd = 1, .channels_last = 1, .is_max = 1, .count_include_pad = 0, "
           ".ceil_mode = 0, .n = 1, .c = 4, .in = {6}, .out = {3}, .k = {2}, .stride = {2}, "
           ".dil = {1}, .pad_lo = {0}, .pad_hi = {0}}\n"
-          "    dtrt_pool_forward(&DtrtPool_0, p[0], p[1], p[2], p[3]);\n"
-          "    dtrt_pool_grad(&DtrtPool_0, p[0], p[1], p[2], p[3]);\n");
+          "    dtrt_pool_forward(&DtrtPool_0, p[0], p[1], p[2]);\n"
+          "    dtrt_pool_grad(&DtrtPool_0, p[0], p[1], p[2]);\n");
 }
 
 static void test_movement(void) {
