@@ -85,7 +85,7 @@ bool pipeline_stopped(const Options *o, Stage last);
 int inspect_print(Arena *a, Diag *d, const Options *o);
 void ops_print(Arena *a, FILE *out);
 /* "overhead", "gap" and the rest: text on out, or one line of JSON */
-void report_plan(Arena *a, FILE *out, const Options *o, const Work *w);
+void report_plan(FILE *out, const Options *o, const Work *w);
 bool report_html(Arena *a, Diag *d, const Options *o, const Work *w);
 /* Status 3: smallest budget, lower bound, values at the peak. Always returns EXIT_BUDGET. */
 int report_infeasible(Arena *a, Diag *d, const Options *o, const Work *w);

@@ -105,7 +105,7 @@ static int verb_compile(Arena *a, Diag *d, const Options *o) {
     if (ok && (o->out || !o->emit)) ok = cg_build(a, d, dir, out, &cg);
     if (!o->emit) remove_dir(a, dir);
     if (!ok) return EXIT_MACHINE;
-    report_plan(a, stdout, o, &w);
+    report_plan(stdout, o, &w);
     if (!o->json) {
         if (o->emit) printf("wrote the folder %s\n", o->emit);
         if (o->out || !o->emit) printf("wrote the trainer %s\n", out);
@@ -133,7 +133,7 @@ static int verb_plan(Arena *a, Diag *d, const Options *o) {
         }
     }
     if (o->report && !report_html(a, d, o, &w)) return EXIT_MACHINE;
-    report_plan(a, stdout, o, &w);
+    report_plan(stdout, o, &w);
     return EXIT_DONE;
 }
 

@@ -99,8 +99,7 @@ static int build_step(Arena *a, Diag *d, const Options *o, Work *w) {
     must_verify(d, step, "train");
     dump(a, o, ST_TRAIN, step);
     if (o->stop == ST_TRAIN) return EXIT_DONE;
-    w->step = simplify_step(a, d, step);
-    if (!w->step || d->errors > before) return EXIT_MODEL;
+    w->step = simplify_step(a, step);
     must_verify(d, w->step, "fuse");
     dump(a, o, ST_FUSE, w->step);
     return EXIT_DONE;
@@ -137,7 +136,7 @@ static bool resolve_budget(Diag *d, const Options *o, Work *w) {
 
 static int make_plan(Arena *a, Diag *d, const Options *o, Work *w) {
     w->persistent = plan_persistent_bytes(w->step, w->cost);
-    w->peak = plan_peak_without_budget(a, w->step, w->cost);
+    w->peak = plan_peak_without_budget(w->step, w->cost);
     w->floor = plan_floor(w->step, w->cost);
     if (!resolve_budget(d, o, w)) return EXIT_USAGE;
     PlanOptions po = o->plan;

@@ -13,12 +13,12 @@ static uint32_t count_storages(const Graph *g) {
     return n;
 }
 
-static void plan_json(Arena *a, FILE *out, const Options *o, const Work *w) {
+static void plan_json(FILE *out, const Options *o, const Work *w) {
     const Plan *p = w->plan;
-    double over = plan_overhead(p), bound = plan_lower_bound(a, w->step, w->cost, p->budget);
+    double over = plan_overhead(p), bound = plan_lower_bound(w->step, w->cost, p->budget);
     PlanOptions po = o->plan;
     po.quick = true;
-    uint64_t min = plan_min_budget(a, w->step, w->cost, &po);
+    uint64_t min = plan_min_budget(w->step, w->cost, &po);
     fprintf(out,
             "{\"nodes\": %u, \"storages\": %u, \"base_cost_ns\": %llu, \"planned_cost_ns\": %llu, "
             "\"overhead\": %.6f, "
@@ -37,14 +37,14 @@ static void plan_json(Arena *a, FILE *out, const Options *o, const Work *w) {
             p->planner, w->planning_ms);
 }
 
-void report_plan(Arena *a, FILE *out, const Options *o, const Work *w) {
+void report_plan(FILE *out, const Options *o, const Work *w) {
     if (o->json) {
-        plan_json(a, out, o, w);
+        plan_json(out, o, w);
         return;
     }
     const Plan *p = w->plan;
     char b1[32], b2[32], b3[32], b4[32], b5[32];
-    double over = plan_overhead(p), bound = plan_lower_bound(a, w->step, w->cost, p->budget);
+    double over = plan_overhead(p), bound = plan_lower_bound(w->step, w->cost, p->budget);
     fprintf(out, "budget %s: needs %s = %s persistent + %s arena; %s without recomputation\n",
             format_bytes(b1, p->budget), format_bytes(b2, p->persistent_bytes + p->arena_bytes),
             format_bytes(b3, p->persistent_bytes), format_bytes(b4, p->arena_bytes),
@@ -59,7 +59,7 @@ void report_plan(Arena *a, FILE *out, const Options *o, const Work *w) {
 int report_infeasible(Arena *a, Diag *d, const Options *o, const Work *w) {
     char b1[32], b2[32], b3[32];
     PlanOptions po = o->plan;
-    uint64_t min = plan_min_budget(a, w->step, w->cost, &po);
+    uint64_t min = plan_min_budget(w->step, w->cost, &po);
     diag_error(d, (Place){.file = o->model},
                "the budget of %s (%llu bytes) cannot be met: the smallest that this planner meets "
                "is %s (%llu bytes), "
@@ -67,7 +67,7 @@ int report_infeasible(Arena *a, Diag *d, const Options *o, const Work *w) {
                format_bytes(b1, w->budget), (unsigned long long)w->budget, format_bytes(b2, min),
                (unsigned long long)min, format_bytes(b3, w->floor), (unsigned long long)w->floor);
     ValueId top[PEAK_VALUES];
-    uint32_t n = plan_peak_values(a, w->step, w->cost, top, PEAK_VALUES);
+    uint32_t n = plan_peak_values(w->step, w->cost, top, PEAK_VALUES);
     diag_hint(d,
               "persistent: %s (weights, optimizer state, staged inputs); the largest values live "
               "at the peak:",

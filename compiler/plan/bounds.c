@@ -19,8 +19,7 @@ static Plan *base_plan(Arena *a, const Problem *p) {
     return plan_none(a, p, &(PlanOptions){.budget = unbounded, .effort = 1});
 }
 
-uint64_t plan_peak_without_budget(Arena *a, const Graph *g, const Cost *c) {
-    (void)a;
+uint64_t plan_peak_without_budget(const Graph *g, const Cost *c) {
     Arena *t = arena_new();
     const Plan *plan = base_plan(t, problem_new(t, g, c, NULL, false));
     uint64_t peak = plan->persistent_bytes + plan->arena_bytes;
@@ -57,8 +56,8 @@ static uint64_t needed(const Graph *g, const Cost *c, PlanOptions o, uint64_t bu
     return bytes;
 }
 
-uint64_t plan_min_budget(Arena *a, const Graph *g, const Cost *c, const PlanOptions *o) {
-    uint64_t low = plan_floor(g, c), best = plan_peak_without_budget(a, g, c), met = best;
+uint64_t plan_min_budget(const Graph *g, const Cost *c, const PlanOptions *o) {
+    uint64_t low = plan_floor(g, c), best = plan_peak_without_budget(g, c), met = best;
     PlanOptions quick = *o; /* any plan will do */
     quick.effort = 0;
     quick.quick = true;
@@ -88,8 +87,7 @@ static int live_cmp(const void *x, const void *y) {
 }
 
 /* Replays residencies; keeps a copy of the set at the largest byte sum. */
-uint32_t plan_peak_values(Arena *a, const Graph *g, const Cost *c, ValueId *out, uint32_t max) {
-    (void)a;
+uint32_t plan_peak_values(const Graph *g, const Cost *c, ValueId *out, uint32_t max) {
     Arena *t = arena_new();
     const Problem *p = problem_new(t, g, c, NULL, false);
     const Plan *plan = base_plan(t, p);

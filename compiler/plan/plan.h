@@ -86,18 +86,18 @@ bool plan_known(const char *planner);
 /* ---- bounds.c, retain.c --------------------------------------------------------------------- */
 uint64_t plan_persistent_bytes(const Graph *g, const Cost *c);
 /* Smallest peak without recomputation that our placement reaches (persistent + arena). */
-uint64_t plan_peak_without_budget(Arena *a, const Graph *g, const Cost *c);
+uint64_t plan_peak_without_budget(const Graph *g, const Cost *c);
 /* No schedule exists below this: persistent + the largest working set of one node. */
 uint64_t plan_floor(const Graph *g, const Cost *c);
 /* Smallest budget at which plan_make succeeds at effort 0, by bisection between floor and peak: at
  * the result it does succeed. Precise to 0.5 %; with o->quick the search of a large graph ends
  * earlier, with the best that it found. */
-uint64_t plan_min_budget(Arena *a, const Graph *g, const Cost *c, const PlanOptions *o);
+uint64_t plan_min_budget(const Graph *g, const Cost *c, const PlanOptions *o);
 /* A proven lower bound on cost_ns / base_ns - 1 under the budget for the base order (0 when the
  * bound is trivial). */
-double plan_lower_bound(Arena *a, const Graph *g, const Cost *c, uint64_t budget);
+double plan_lower_bound(const Graph *g, const Cost *c, uint64_t budget);
 /* Values live at the peak of the plan without recomputation, largest first; for messages. */
-uint32_t plan_peak_values(Arena *a, const Graph *g, const Cost *c, ValueId *out, uint32_t max);
+uint32_t plan_peak_values(const Graph *g, const Cost *c, ValueId *out, uint32_t max);
 
 /* ---- verify.c, json.c ------------------------------------------------------------------------ */
 bool plan_verify(Diag *d, const Graph *g, const Cost *c, const Plan *p);

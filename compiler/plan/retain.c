@@ -187,8 +187,7 @@ static double solve(Arena *a, const Problem *p, uint64_t capacity) {
     return ascend(&x);
 }
 
-double plan_lower_bound(Arena *a, const Graph *g, const Cost *c, uint64_t budget) {
-    (void)a;
+double plan_lower_bound(const Graph *g, const Cost *c, uint64_t budget) {
     Arena *t = arena_new();
     const Problem *p = problem_new(t, g, c, NULL, false);
     double bound = 0;

@@ -7,7 +7,6 @@ Graph *simplify_forward(Arena *a, Diag *d, const Graph *g) {
     return simplify_clean(a, match_patterns(a, x));
 }
 
-Graph *simplify_step(Arena *a, Diag *d, const Graph *g) {
-    (void)d;
+Graph *simplify_step(Arena *a, const Graph *g) {
     return fuse_graph(a, simplify_clean(a, g));
 }

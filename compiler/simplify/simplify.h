@@ -20,7 +20,7 @@ Graph *simplify_forward(Arena *a, Diag *d, const Graph *g);
  * one space become Fused nodes, where no value gets a longer life and nothing is materialised that
  * was not before. The result depends on the graph alone, never on the budget, so that every budget
  * runs the same kernels. */
-Graph *simplify_step(Arena *a, Diag *d, const Graph *g);
+Graph *simplify_step(Arena *a, const Graph *g);
 
 /* ---- clean.c ---- */
 /* Without dead code, common subexpressions, movements that cancel. Nodes that stay keep their

@@ -31,14 +31,14 @@ static void chain(void) {
     output(&m, x);
     Cost *c = cost_opaque(a, m.g);
     CHECK_EQ(plan_persistent_bytes(m.g, c), 256);
-    CHECK_EQ(plan_peak_without_budget(a, m.g, c), 768);
+    CHECK_EQ(plan_peak_without_budget(m.g, c), 768);
     CHECK_EQ(plan_floor(m.g, c), 768);
     Plan *p = make(m.g, c, "none", 768);
     CHECK(p && p->cost_ns == 30 && p->arena_bytes == 512 && p->nstep == 5 &&
           p->recomputed_runs == 0);
     CHECK(!make(m.g, c, "static", 767));
     ValueId top[4];
-    CHECK_EQ(plan_peak_values(a, m.g, c, top, 4), 2);
+    CHECK_EQ(plan_peak_values(m.g, c, top, 4), 2);
 }
 
 /* The same chain of Relu: each overwrites its operand, one block of 256 bytes does. */
@@ -69,17 +69,17 @@ static void one_eviction(void) {
     ValueId in[] = {va, vt};
     output(&m, node(&m, OP_Opaque, PHASE_FORWARD, 100, 64, 2, in, 1));
     Cost *c = cost_opaque(a, m.g);
-    CHECK_EQ(plan_peak_without_budget(a, m.g, c), 256 + 1024);
+    CHECK_EQ(plan_peak_without_budget(m.g, c), 256 + 1024);
     CHECK_EQ(plan_floor(m.g, c), 256 + 768);
     for (int i = 2; i < NPLANNER; i++) {
         Plan *p = make(m.g, c, planners[i], 256 + 768);
         CHECK(p && p->cost_ns == 307 + 7 && p->recomputed_runs == 1 && p->evictions == 1);
     }
     CHECK(!make(m.g, c, "none", 256 + 768));
-    CHECK_NEAR(plan_lower_bound(a, m.g, c, 256 + 768), 7.0 / 307, 1e-4);
-    CHECK_NEAR(plan_lower_bound(a, m.g, c, 256 + 1024), 0, 1e-9);
+    CHECK_NEAR(plan_lower_bound(m.g, c, 256 + 768), 7.0 / 307, 1e-4);
+    CHECK_NEAR(plan_lower_bound(m.g, c, 256 + 1024), 0, 1e-9);
     PlanOptions o = {.planner = "static"};
-    CHECK_EQ(plan_min_budget(a, m.g, c, &o), 256 + 1024); /* within 64 KiB: the peak itself */
+    CHECK_EQ(plan_min_budget(m.g, c, &o), 256 + 1024); /* within 64 KiB: the peak itself */
 }
 
 /* y = f(x, w), 512 bytes, is needed before and after the update of w. Between them `big` (1024) and
@@ -120,13 +120,13 @@ static void update_hazard(void) {
 static void training_chain(void) {
     Graph *g = chain_step(a, 24, 4096);
     Cost *c = cost_opaque(a, g);
-    uint64_t peak = plan_peak_without_budget(a, g, c), floor = plan_floor(g, c);
+    uint64_t peak = plan_peak_without_budget(g, c), floor = plan_floor(g, c);
     CHECK(floor < peak / 4);
     Plan *half = make(g, c, "static", peak / 2), *sq = make(g, c, "sqrt", peak / 2);
     CHECK(half && half->recomputed_runs > 0);
     CHECK(sq && half && half->cost_ns <= sq->cost_ns);
     PlanOptions o = {.planner = "static"};
-    uint64_t min = plan_min_budget(a, g, c, &o);
+    uint64_t min = plan_min_budget(g, c, &o);
     CHECK(min >= floor && min < peak / 2);
     CHECK(make(g, c, "static", min) != NULL);
 }
@@ -153,15 +153,15 @@ static void random_steps(void) {
         Graph *g = random_step(a, seed, 8 + seed);
         CHECK(ir_verify(&d, g));
         Cost *c = cost_opaque(a, g);
-        uint64_t floor = plan_floor(g, c), peak = plan_peak_without_budget(a, g, c);
+        uint64_t floor = plan_floor(g, c), peak = plan_peak_without_budget(g, c);
         CHECK(floor <= peak);
         for (int i = 0; i < NPLANNER && seed % 8 == 0; i++) { /* the smallest budget works */
             PlanOptions o = {.planner = planners[i]};
-            CHECK(make(g, c, planners[i], plan_min_budget(a, g, c, &o)) != NULL);
+            CHECK(make(g, c, planners[i], plan_min_budget(g, c, &o)) != NULL);
         }
         for (uint32_t k = 0; k <= 6; k++) {
             uint64_t budget = floor + (peak - floor) * k / 6, least = UINT64_MAX;
-            double bound = plan_lower_bound(a, g, c, budget);
+            double bound = plan_lower_bound(g, c, budget);
             for (int i = 0; i < NPLANNER; i++) {
                 Plan *p = make(g, c, planners[i], budget);
                 if (!p) {
@@ -194,7 +194,7 @@ static void search_ends(void) {
         Cost *c = cost_opaque(a, g);
         PlanOptions o = {.planner = "static", .effort = 1};
         Plan *p = NULL;
-        o.budget = plan_min_budget(a, g, c, &o);
+        o.budget = plan_min_budget(g, c, &o);
         CHECK(plan_make(a, g, c, &o, &p) == PLAN_OK);
     }
     CHECK(clock() - begin < 60 * CLOCKS_PER_SEC);

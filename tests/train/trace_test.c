@@ -189,7 +189,7 @@ static void run_trace(const char *name) {
     bool ok = g && train_parse_loss(&d, a, loss_spec(a, trace), &loss) && freeze(a, &d, g, trace);
     Graph *net = ok ? simplify_forward(a, &d, g) : NULL;
     Graph *step = net ? train_build(a, &d, net, &loss, &opt) : NULL;
-    Graph *fused = step ? simplify_step(a, &d, step) : NULL;
+    Graph *fused = step ? simplify_step(a, step) : NULL;
     CHECK(fused && ir_verify(&d, step) && ir_verify(&d, fused));
     if (fused) {
         check_step(a, step, trace, &data, &grads, name);
