@@ -190,11 +190,17 @@ class Case:
         return low, trainer, s
 
     def replay(self, budget):
-        """A written plan passes the independent verifier."""
+        """A written plan passes the independent verifier, and planning again gives the same plan."""
         path = os.path.join(self.work, "plan.json")
-        must_run([self.opt.dtrc, "plan", self.model, "--budget", str(budget), "--planner", "dtr", "-o", path]
-                 + self.options, self.opt.timeout)
+        texts = []
+        for _ in range(2):
+            must_run([self.opt.dtrc, "plan", self.model, "--budget", str(budget), "--planner", "static", "-o", path]
+                     + self.options, self.opt.timeout)
+            with open(path, "rb") as f:
+                texts.append(f.read())
         must_run([self.opt.dtrc, "verify", self.model, path] + self.options, self.opt.timeout)
+        if texts[0] != texts[1]:
+            raise Failed("planning twice gave two plans")
 
     def run_trace(self):
         p = self.check("plan", self.plan, "dtr")
