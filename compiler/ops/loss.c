@@ -7,6 +7,8 @@
  * They read the scores again, so that no probabilities are kept. */
 #include "family.h"
 
+#include <assert.h>
+
 /* Which operand holds the scores; the labels follow. */
 static uint32_t scores_at(OpCode op) {
     return op == OP_SoftmaxCE || op == OP_NllLoss ? 0 : 1;
@@ -58,8 +60,10 @@ static bool grad_loss(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din) {
 
 /* The object that both kernels of one loss share. */
 static uint32_t loss_object(CpuEmit *e, const Node *n) {
-    LossGeometry l;
-    op_loss_geometry(e->g, n, &l);
+    LossGeometry l = {0};
+    bool is_loss = op_loss_geometry(e->g, n, &l);
+    assert(is_loss);
+    (void)is_loss;
     const char *init = arena_printf(
         e->arena,
         "{.outer = %lld, .n = %lld, .inner = %lld, .label_i32 = %d, .has_ignore = %d, "

@@ -70,7 +70,7 @@ typedef struct {
                             best of all of these); NULL: static */
     int effort;          /* 0..3 */
     bool bytes_only;     /* --accounting bytes: no addresses */
-    bool quick;          /* plan_min_budget: stop after a fixed amount of counted work */
+    bool quick;          /* any plan will do; plan_min_budget: an estimate will do */
 } PlanOptions;
 
 /* What recomputation costs: 0.05 is 5 % more time than one run of each node. */

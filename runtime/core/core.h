@@ -223,14 +223,13 @@ typedef struct {
     char *tmp; /* NULL: written in place (a device or a pipe) */
     int fd;
     bool failed; /* reported already */
-    uint64_t at;
     size_t fill;
     char *buf;
 } OutFile;
 Status dtrt_out_check(const char *path); /* could it be written? leaves nothing behind */
 Status dtrt_out_open(OutFile *f, const char *path);
 void dtrt_out_write(OutFile *f, const void *bytes, uint64_t n);
-void dtrt_out_at(OutFile *f, uint64_t offset, const void *bytes, uint64_t n); /* after out_flush */
+void dtrt_out_at(OutFile *f, uint64_t offset, const void *bytes, uint64_t n); /* in any order */
 Status dtrt_out_commit(OutFile *f);
 void dtrt_out_abort(OutFile *f);
 

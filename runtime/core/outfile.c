@@ -76,7 +76,6 @@ static void flush(OutFile *f) {
 
 void dtrt_out_write(OutFile *f, const void *bytes, uint64_t n) {
     if (f->failed) return;
-    f->at += n;
     if (f->fill + n > BUFFER) flush(f);
     if (f->failed) return;
     if (n > BUFFER) {

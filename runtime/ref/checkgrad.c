@@ -165,7 +165,10 @@ Status dtrt_check_grad(Runtime *rt) {
     float **g = calloc(p->ntensor + 1, sizeof *g);
     rt->bounce = malloc(dtrt_packed_max_bytes(p) + 1);
     r = (Ref){.p = p};
-    if (!g || !rt->bounce) return dtrt_no_memory(dtrt_packed_max_bytes(p));
+    if (!g || !rt->bounce) {
+        free(g);
+        return dtrt_no_memory(dtrt_packed_max_bytes(p));
+    }
     dtrt_note("the reference works in double precision; its memory is outside the budget");
     rt->on_grad = keep_gradient;
     rt->grad_user = g;
