@@ -336,14 +336,19 @@ static void sum_rows(const Loop *w) {
     text_str(w->t, "            }\n        }\n");
 }
 
-static void emit_sums(Loop *w) {
-    w->full_sum = w->l.nlead == w->l.naxis;
+/* What is summed over, what stays, and the names that `fin` uses. */
+static void declare_sizes(const Loop *w) {
     text_add(w->t,
-             "    double *const ws = p[%u];\n"
              "    const int64_t lead = %s, columns = %s, total = lead * columns;\n"
              "    const double rows = (double)lead;\n"
              "    (void)rows;\n",
-             w->nop, product(w, 0, w->l.nlead), product(w, w->l.nlead, w->l.naxis));
+             product(w, 0, w->l.nlead), product(w, w->l.nlead, w->l.naxis));
+}
+
+static void emit_sums(Loop *w) {
+    w->full_sum = w->l.nlead == w->l.naxis;
+    text_add(w->t, "    double *const ws = p[%u];\n", w->nop);
+    declare_sizes(w);
     begin_shares(w, "total");
     text_str(w->t, "    for (int64_t s = 0; s < THREADS; s++) {\n");
     if (w->full_sum)
@@ -357,13 +362,9 @@ static void emit_sums(Loop *w) {
 /* A task is a block of columns of one row of kept axes. */
 static void emit_columns(const Loop *w) {
     const char *pad = "            ";
-    text_add(w->t,
-             "    const int64_t lead = %s, columns = %s, total = lead * columns;\n"
-             "    const double rows = (double)lead;\n"
-             "    (void)rows;\n"
-             "    const int64_t blocks = (n%u + %d) / %d, tasks = columns / n%u * blocks;\n",
-             product(w, 0, w->l.nlead), product(w, w->l.nlead, w->l.naxis), w->last,
-             COLUMN_BLOCK - 1, COLUMN_BLOCK, w->last);
+    declare_sizes(w);
+    text_add(w->t, "    const int64_t blocks = (n%u + %d) / %d, tasks = columns / n%u * blocks;\n",
+             w->last, COLUMN_BLOCK - 1, COLUMN_BLOCK, w->last);
     begin_shares(w, "total");
     text_add(w->t,
              "    for (int64_t s = 0; s < tasks; s++) {\n"
