@@ -77,7 +77,7 @@ static int run_logged(char **argv, const char *log) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-/* The start of what the compiler said; compiler.log has the rest. */
+/* The start of what the compiler said; with --emit, compiler.log keeps all of it. */
 static void show_output(Arena *a, Diag *d, const char *log) {
     size_t n;
     char *s = file_read(a, log, 1 << 24, &n);

@@ -53,7 +53,7 @@ static bool temp_dir(Arena *a, Diag *d, const char **out) {
     return true;
 }
 
-/* What cg_emit wrote. A compiler.log, there only after a failure, stays for the user to read. */
+/* What cg_emit and a compiler that failed wrote. */
 static void remove_dir(Arena *a, const char *dir) {
     static const char *const files[] = {"program.c", "Makefile", "manifest.json", "weights.bin",
                                         "compiler.log"};
