@@ -104,8 +104,8 @@ void cg_print_reference(Gen *g, Text *t) {
     for (NodeId n = 0; n < g->fwd->nnode; n++) add_node(&r, g, &g->fwd->node[n]);
     text_str(t, "/* ---- the forward graph of the model file, for --check-grad ---- */\n");
     print_pool(t, "int32_t ref_id", &r.id.text, " -1");
-    print_pool(t, "int64_t ref_int", &r.ints.text, " 0");
-    print_pool(t, "double ref_float", &r.floats.text, " 0");
+    if (r.ints.n) print_pool(t, "int64_t ref_int", &r.ints.text, " 0");
+    if (r.floats.n) print_pool(t, "double ref_float", &r.floats.text, " 0");
     print_pool(t, "char *const ref_attr_name", &r.attr_name, " 0");
     print_pool(t, "int64_t *const ref_attr_i", &r.attr_i, " 0");
     print_pool(t, "double *const ref_attr_f", &r.attr_f, " 0");

@@ -319,7 +319,6 @@ bool options_parse(Arena *a, Diag *d, int argc, char **argv, Options *o) {
             npos++;
         }
     }
-    if (argc == 1) o->verb = VERB_HELP;
     o->onnx.dim = dims.at;
     o->onnx.ndim = dims.n;
     o->rule = rules.at;

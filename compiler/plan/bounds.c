@@ -64,7 +64,7 @@ uint64_t plan_min_budget(const Graph *g, const Cost *c, const PlanOptions *o) {
     uint64_t work = 0;
     while (best > low && !(o->quick && work > QUICK_WORK)) {
         uint64_t step = best / 200 > PLAN_ALIGN ? best / 200 : PLAN_ALIGN;
-        if (best - low <= step) break;
+        if (best - low <= step && (work > QUICK_WORK || best - low <= PLAN_ALIGN)) break;
         uint64_t mid = low + (best - low) / 2, bytes = needed(g, c, quick, mid, &work);
         if (bytes)
             best = bytes, met = mid;

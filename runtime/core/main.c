@@ -103,7 +103,9 @@ static Status train(Runtime *rt, Report *r) {
     if (!st) st = closed;
     if (!st && rt->o.save) st = dtrt_checkpoint_save(rt, rt->o.save, steps);
     if (!st && rt->o.profile) st = dtrt_report_profile(rt);
-    return !st && rt->o.json ? dtrt_report_summary(rt, r) : st;
+    if (!rt->o.json || (st && st != ST_DIVERGED)) return st;
+    Status said = dtrt_report_summary(rt, r);
+    return st ? st : said;
 }
 
 /* libgomp's threads spin at a barrier for milliseconds before they sleep. Where other programs use

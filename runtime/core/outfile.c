@@ -1,7 +1,8 @@
 /* outfile.c - files that appear whole or not at all: written under another name in the same folder,
  * synced, renamed over the old one. If anything fails on the way (disk full, killed) the old file
- * stays as it was. Devices and pipes (/dev/stdout) are written in place. The first failure is
- * reported; later calls are ignored and dtrt_out_commit returns it. */
+ * stays as it was. Devices and pipes (/dev/stdout) are written in place, a pipe that nobody reads
+ * is an error. The first failure is reported; later calls are ignored and dtrt_out_commit returns
+ * it. */
 #include "core.h"
 
 #include <errno.h>
@@ -23,8 +24,11 @@ static Status fault(OutFile *f, const char *doing) {
 static int open_target(const char *path, char **tmp) {
     struct stat s;
     *tmp = NULL;
-    if (!stat(path, &s) && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode))
-        return open(path, O_WRONLY | O_CLOEXEC);
+    if (!stat(path, &s) && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode)) {
+        int fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK); /* does not wait for a reader */
+        if (fd >= 0) fcntl(fd, F_SETFL, 0);
+        return fd;
+    }
     if (!stat(path, &s) && S_ISDIR(s.st_mode)) {
         errno = EISDIR;
         return -1;

@@ -147,9 +147,15 @@ static void json_round_trip(const Graph *g, const Cost *c, const Plan *p) {
     CHECK(u.n > 0);
 }
 
+#ifdef __SANITIZE_ADDRESS__ /* about 20 times slower */
+enum { SEARCHES = 2, STEP_SEEDS = 24 };
+#else
+enum { SEARCHES = 8, STEP_SEEDS = 40 };
+#endif
+
 static void random_steps(void) {
     uint32_t plans = 0, failures = 0, evicted = 0, shared = 0;
-    for (uint32_t seed = 1; seed <= 40; seed++) {
+    for (uint32_t seed = 1; seed <= STEP_SEEDS; seed++) {
         Graph *g = random_step(a, seed, 8 + seed);
         CHECK(ir_verify(&d, g));
         Cost *c = cost_opaque(a, g);
@@ -181,7 +187,7 @@ static void random_steps(void) {
             if (k == 6) CHECK_EQ(least, make(g, c, "none", budget)->base_ns);
         }
     }
-    CHECK(plans > 700 && failures > 50 && evicted > 500 &&
+    CHECK(plans > 400 && failures > 50 && evicted > 200 &&
           shared > 100); /* the test means something */
 }
 
@@ -189,7 +195,7 @@ static void random_steps(void) {
  * all of these, far from the minutes that one of them took when failures were counted as free. */
 static void search_ends(void) {
     clock_t begin = clock();
-    for (uint32_t seed = 1; seed <= 8; seed++) {
+    for (uint32_t seed = 1; seed <= SEARCHES; seed++) {
         Graph *g = random_step(a, seed, 50);
         Cost *c = cost_opaque(a, g);
         PlanOptions o = {.planner = "static", .effort = 1};
