@@ -154,6 +154,7 @@ Status dtrt_labels_scan(Runtime *rt);
 Status dtrt_labels_check(const DtrtProgram *p, const DataArray *a, DtrtType type, const void *v,
                          uint64_t row, uint64_t n);
 /* n elements; divide: uint8 pixels to floats in [0,1] */
+bool dtrt_same_type(DataType t, DtrtType want); /* no conversion needed */
 void dtrt_convert(DataType type, const void *src, DtrtType want, void *dst, uint64_t n,
                   bool divide);
 

@@ -189,7 +189,7 @@ static int32_t clamp_i32(int64_t v) {
     return v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : (int32_t)v;
 }
 
-static bool same_type(DataType type, DtrtType want) {
+bool dtrt_same_type(DataType type, DtrtType want) {
     return (type == D_F32 && want == DTRT_F32) || (type == D_F64 && want == DTRT_F64) ||
            (type == D_I64 && want == DTRT_I64) || (type == D_I32 && want == DTRT_I32) ||
            (type == D_U8 && want == DTRT_U8);
@@ -197,7 +197,7 @@ static bool same_type(DataType type, DtrtType want) {
 
 void dtrt_convert(DataType type, const void *src, DtrtType want, void *dst, uint64_t n,
                   bool divide) {
-    if (same_type(type, want)) {
+    if (dtrt_same_type(type, want)) {
         memcpy(dst, src, n * dtrt_type_bytes(want));
         return;
     }

@@ -51,8 +51,8 @@ static void shuffle(Runtime *rt, uint64_t epoch) {
 
 /* Rows first .. first+n of the batch sequence that lie one after another in the file. */
 static uint64_t run_length(const Loader *l, const DataArray *a, uint64_t first, uint64_t n,
-                           uint64_t *row) {
-    uint64_t len = 1, most = l->scratch_bytes / a->row_bytes;
+                           bool direct, uint64_t *row) {
+    uint64_t len = 1, most = direct ? n : l->scratch_bytes / a->row_bytes;
     *row = l->order ? l->order[first] : first;
     uint64_t span = dtrt_dataset_span(a, *row);
     if (most > span) most = span;
@@ -67,11 +67,12 @@ static Status stage_feed(Runtime *rt, const Feed *f, uint64_t first) {
     const DataArray *a = f->array;
     uint64_t elem = dtrt_type_bytes(t->type), per_row = a->row_bytes / dtrt_data_size(a->type);
     uint8_t *to = rt->block + t->offset;
+    bool direct = dtrt_same_type(a->type, t->type); /* straight to its place */
     for (uint64_t done = 0, len, row; done < l->batch; done += len) {
-        len = run_length(l, a, first + done, l->batch - done, &row);
-        Status st = dtrt_dataset_rows(a, row, len, l->scratch);
+        len = run_length(l, a, first + done, l->batch - done, direct, &row);
+        Status st = dtrt_dataset_rows(a, row, len, direct ? to : l->scratch);
         if (st) return st;
-        dtrt_convert(a->type, l->scratch, t->type, to, len * per_row, f->divide);
+        if (!direct) dtrt_convert(a->type, l->scratch, t->type, to, len * per_row, f->divide);
         if (t->role == DTRT_TARGET) {
             st = dtrt_labels_check(rt->p, a, t->type, to, row, len * per_row);
             if (st) return st;
@@ -165,11 +166,16 @@ static Status count_rows(Runtime *rt) {
     return ST_OK;
 }
 
-static Status open_scratch(Loader *l) {
+/* Room for a row of each array that is converted, and of the labels, which are checked beforehand.
+ */
+static Status open_scratch(const DtrtProgram *p, Loader *l) {
     l->scratch_bytes = SCRATCH_MIN;
-    for (uint32_t i = 0; i < l->nfeed; i++)
-        if (l->feed[i].array->row_bytes > l->scratch_bytes)
-            l->scratch_bytes = l->feed[i].array->row_bytes;
+    for (uint32_t i = 0; i < l->nfeed; i++) {
+        const DtrtTensor *t = &p->tensor[l->feed[i].tensor];
+        const DataArray *a = l->feed[i].array;
+        if (dtrt_same_type(a->type, t->type) && t->role != DTRT_TARGET) continue;
+        if (a->row_bytes > l->scratch_bytes) l->scratch_bytes = a->row_bytes;
+    }
     l->scratch = malloc(l->scratch_bytes);
     return l->scratch ? ST_OK : dtrt_no_memory(l->scratch_bytes);
 }
@@ -186,7 +192,7 @@ Status dtrt_loader_open(Runtime *rt) {
     if (!st) st = find_feeds(rt);
     if (!st) st = dtrt_data_check(rt);
     if (!st) st = count_rows(rt);
-    if (!st) st = open_scratch(l);
+    if (!st) st = open_scratch(rt->p, l);
     return st ? st : dtrt_labels_scan(rt);
 }
 

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -105,10 +104,17 @@ static double median(float *ms, uint64_t done) {
     return n % 2 ? (double)ms[n / 2] : ((double)ms[n / 2 - 1] + (double)ms[n / 2]) / 2;
 }
 
-/* Largest resident set of the whole process so far: block, libraries, buffers, code. */
+/* Largest resident set of this program so far: block, libraries, buffers, code. Not ru_maxrss,
+ * which still counts what the process held before it became this program. 0 when unknown. */
 static uint64_t max_resident_bytes(void) {
-    struct rusage u;
-    return getrusage(RUSAGE_SELF, &u) ? 0 : (uint64_t)u.ru_maxrss * 1024;
+    FILE *f = fopen("/proc/self/status", "re");
+    if (!f) return 0;
+    char line[256];
+    unsigned long long kib = 0;
+    while (fgets(line, sizeof line, f) && sscanf(line, "VmHWM: %llu", &kib) != 1) {
+    }
+    fclose(f);
+    return kib * 1024;
 }
 
 Status dtrt_report_summary(Runtime *rt, Report *r) {
