@@ -35,6 +35,8 @@ uint64_t plan_floor(const Graph *g, const Cost *c) {
     return floor;
 }
 
+enum { ISLANDS = 32 }; /* parts of the range below that are looked at */
+
 /* Runs times nodes that a quick search for the smallest budget may spend: plans close to the floor
  * recompute without end, and all a large graph's report needs is a budget that is near. */
 #define QUICK_WORK UINT64_C(150000000)
@@ -70,6 +72,14 @@ uint64_t plan_min_budget(const Graph *g, const Cost *c, const PlanOptions *o) {
             best = bytes, met = mid;
         else
             low = mid;
+    }
+    /* Greedy planners have islands below the smallest budget that bisection meets. */
+    for (uint32_t k = 1; k < ISLANDS && work < QUICK_WORK / 8; k++) {
+        uint64_t floor = plan_floor(g, c), mid = floor + (best - floor) / ISLANDS * k;
+        uint64_t bytes = needed(g, c, quick, mid, &work);
+        if (!bytes) continue;
+        best = bytes, met = mid;
+        break;
     }
     /* What a plan takes is less than its budget; as a budget it may lead the search elsewhere. */
     return best < met && !needed(g, c, quick, best, &work) ? met : best;

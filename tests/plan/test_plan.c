@@ -79,7 +79,7 @@ static void one_eviction(void) {
     CHECK_NEAR(plan_lower_bound(m.g, c, 256 + 768), 7.0 / 307, 1e-4);
     CHECK_NEAR(plan_lower_bound(m.g, c, 256 + 1024), 0, 1e-9);
     PlanOptions o = {.planner = "static"};
-    CHECK_EQ(plan_min_budget(m.g, c, &o), 256 + 1024); /* within 64 KiB: the peak itself */
+    CHECK_EQ(plan_min_budget(m.g, c, &o), 256 + 768); /* the floor itself */
 }
 
 /* y = f(x, w), 512 bytes, is needed before and after the update of w. Between them `big` (1024) and
