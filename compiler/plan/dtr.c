@@ -7,7 +7,10 @@
  * for the smaller one is a plan for this one too, so those are tried next, down to the floor. */
 #include "strategy.h"
 
-enum { THRASH = 8 }; /* give up past this many times the base time */
+enum {
+    THRASH = 8,      /* give up past this many times the base time */
+    FINE_TRIES = 32, /* capacities one unit apart, before the distance doubles */
+};
 
 /* The better of both ways to evict under `capacity`, or NULL. Takes what it worked from *work;
  * *dear says that a simulation ended because of its cost, not for want of room. */
@@ -36,12 +39,14 @@ Plan *plan_dtr(Arena *a, const Problem *p, const PlanOptions *o, DtrHeuristic h,
     uint64_t capacity = plan_capacity(p, o->budget), work = 2 * plan_sim_work(p);
     uint64_t thrash = p->base_ns < UINT64_MAX / THRASH ? p->base_ns * THRASH : UINT64_MAX;
     Plan *best = NULL;
-    while (!best && work && capacity >= p->floor_bytes) {
+    uint64_t step = PLAN_ALIGN;
+    for (uint32_t tries = 1; !best && work && capacity >= p->floor_bytes; tries++) {
         bool dear = false;
         best = try_capacity(a, s, o, h, capacity, limit < thrash ? limit : thrash, &work, &dear);
         if (dear && limit < thrash) break; /* a plan that costs less is known */
-        capacity -= capacity / 16 > PLAN_ALIGN ? capacity / 16 : PLAN_ALIGN;
-        if (capacity > UINT64_MAX / 2) break;
+        if (tries >= FINE_TRIES && step < capacity / 16) step *= 2;
+        if (capacity < step) break;
+        capacity -= step;
     }
     arena_free(scratch);
     return best;
