@@ -66,6 +66,7 @@ static void print_memory_fields(const Gen *g, Text *t) {
     field_str(t, "model_sha256", g->o->model_sha256);
     field_str(t, "command", g->o->command);
     field_str(t, "target", target_name(g->o->target));
+    text_add(t, "    .graph_digest = UINT64_C(0x%016llx),\n", (unsigned long long)ir_digest(g->g));
     text_add(t,
              "    .budget_bytes = %llu,\n    .persistent_bytes = %llu,\n    .arena_bytes = %llu,\n"
              "    .planned_overhead = %.9g,\n    .recomputed_runs = %u,\n    .evictions = %u,\n"

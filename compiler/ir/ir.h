@@ -215,4 +215,7 @@ Graph *ir_parse(Arena *a, Diag *d, const char *file, const char *text);
 /* All invariants; reports each violation to d and returns false. Shares no code with producers. */
 bool ir_verify(Diag *d, const Graph *g);
 
+/* ---- digest.c: the same number for the same graph; weights and the path do not count ---- */
+uint64_t ir_digest(const Graph *g);
+
 #endif

@@ -97,6 +97,7 @@ typedef struct {
 typedef struct {
     int abi; /* DTRT_ABI */
     const char *model, *model_sha256, *command, *target;
+    uint64_t graph_digest; /* of the compiler's step graph, for profiles */
     uint64_t budget_bytes, persistent_bytes, arena_bytes;
     double planned_overhead;
     uint32_t recomputed_runs, evictions;
@@ -137,7 +138,7 @@ typedef struct {
     int ref_output; /* value number of the model output that the loss reads */
 } DtrtProgram;
 
-#define DTRT_ABI 1
+#define DTRT_ABI 2
 
 int dtrt_main(const DtrtProgram *p, int argc, char **argv);
 /* Ends the run because of the data (a label or an index out of range): prints "error: ..." with the

@@ -188,10 +188,14 @@ Status dtrt_report_profile(Runtime *rt) {
     OutFile out;
     FILE *f = open_memstream(&text, &n);
     if (!f) return dtrt_no_memory(4096);
-    fputs("{\"format\":1,\"model\":", f);
+    fputs("{\"format\":\"dtrc-profile\",\"version\":1,\"model\":", f);
     dtrt_json_string(f, p->model);
-    fprintf(f, ",\"model_sha256\":\"%s\",\"target\":\"%s\",\"threads\":%d,\"nodes\":[",
-            p->model_sha256, p->target, rt->ctx.threads);
+    fputs(",\"command\":", f);
+    dtrt_json_string(f, p->command);
+    fprintf(f,
+            ",\"model_sha256\":\"%s\",\"graph\":\"%016" PRIx64
+            "\",\"target\":\"%s\",\"threads\":%d,\"nodes\":[",
+            p->model_sha256, p->graph_digest, p->target, rt->ctx.threads);
     const char *separator = "";
     for (uint32_t i = 0; i < p->nrun; i++) {
         bool seen = false;
