@@ -135,9 +135,10 @@ static bool resolve_budget(Diag *d, const Options *o, Work *w) {
 }
 
 static int make_plan(Arena *a, Diag *d, const Options *o, Work *w) {
-    w->persistent = plan_persistent_bytes(w->step, w->cost);
-    w->peak = plan_peak_without_budget(w->step, w->cost);
-    w->floor = plan_floor(w->step, w->cost);
+    bool bytes_only = o->plan.bytes_only;
+    w->persistent = plan_persistent_bytes(w->step, w->cost, bytes_only);
+    w->peak = plan_peak_without_budget(w->step, w->cost, bytes_only);
+    w->floor = plan_floor(w->step, w->cost, bytes_only);
     if (!resolve_budget(d, o, w)) return EXIT_USAGE;
     PlanOptions po = o->plan;
     po.budget = w->budget;

@@ -34,6 +34,6 @@ uint32_t ir_op_mutates(OpCode op) {
 
 NodeClass ir_op_class(OpCode op) {
     if (ir_op_mutates(op)) return CLS_EFFECT;
-    if (op == OP_Reshape) return CLS_VIEW;
+    if (op == OP_Reshape || op == OP_OpaqueView) return CLS_VIEW;
     return op == OP_Dropout ? CLS_RANDOM : CLS_PURE;
 }

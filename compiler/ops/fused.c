@@ -1,5 +1,6 @@
 /* fused.c - Fused, a node with a body of elementwise instructions and column reductions over one
- * space (made by simplify, emitted by codegen), and Opaque, a node of a planning trace. */
+ * space (made by simplify, emitted by codegen), and Opaque and OpaqueView, nodes of a planning
+ * trace. */
 #include "family.h"
 
 #include <assert.h>
@@ -75,6 +76,15 @@ static bool infer_opaque(InferCtx *c, NodeId n) {
 
 const OpDef op_Opaque = {
     .name = "Opaque",
+    .max_in = 255,
+    .nout = 255,
+    .infer = infer_opaque,
+};
+
+const OpDef op_OpaqueView = {
+    .name = "OpaqueView",
+    .cls = CLS_VIEW,
+    .min_in = 1,
     .max_in = 255,
     .nout = 255,
     .infer = infer_opaque,

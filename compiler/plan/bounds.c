@@ -8,28 +8,30 @@
 
 static const uint64_t unbounded = UINT64_MAX / 4;
 
-uint64_t plan_persistent_bytes(const Graph *g, const Cost *c) {
+uint64_t plan_persistent_bytes(const Graph *g, const Cost *c, bool bytes_only) {
     uint64_t sum = 0;
     for (StorageId s = 0; s < g->nstorage; s++)
-        if (g->storage[s].persistent) sum += round_up(c->storage_bytes[s], PLAN_ALIGN);
+        if (g->storage[s].persistent)
+            sum += bytes_only ? c->storage_bytes[s] : round_up(c->storage_bytes[s], PLAN_ALIGN);
     return sum;
 }
 
 static Plan *base_plan(Arena *a, const Problem *p) {
-    return plan_none(a, p, &(PlanOptions){.budget = unbounded, .effort = 1});
+    PlanOptions o = {.budget = unbounded, .effort = 1, .bytes_only = p->align == 1};
+    return plan_none(a, p, &o);
 }
 
-uint64_t plan_peak_without_budget(const Graph *g, const Cost *c) {
+uint64_t plan_peak_without_budget(const Graph *g, const Cost *c, bool bytes_only) {
     Arena *t = arena_new();
-    const Plan *plan = base_plan(t, problem_new(t, g, c, NULL, false));
+    const Plan *plan = base_plan(t, problem_new(t, g, c, NULL, bytes_only));
     uint64_t peak = plan->persistent_bytes + plan->arena_bytes;
     arena_free(t);
     return peak;
 }
 
-uint64_t plan_floor(const Graph *g, const Cost *c) {
+uint64_t plan_floor(const Graph *g, const Cost *c, bool bytes_only) {
     Arena *t = arena_new();
-    const Problem *p = problem_new(t, g, c, NULL, false);
+    const Problem *p = problem_new(t, g, c, NULL, bytes_only);
     uint64_t floor = p->persistent_bytes + p->floor_bytes;
     arena_free(t);
     return floor;
@@ -59,7 +61,8 @@ static uint64_t needed(const Graph *g, const Cost *c, PlanOptions o, uint64_t bu
 }
 
 uint64_t plan_min_budget(const Graph *g, const Cost *c, const PlanOptions *o) {
-    uint64_t low = plan_floor(g, c), best = plan_peak_without_budget(g, c), met = best;
+    uint64_t low = plan_floor(g, c, o->bytes_only), floor = low;
+    uint64_t best = plan_peak_without_budget(g, c, o->bytes_only), met = best;
     PlanOptions quick = *o; /* any plan will do */
     quick.effort = 0;
     quick.quick = true;
@@ -75,7 +78,7 @@ uint64_t plan_min_budget(const Graph *g, const Cost *c, const PlanOptions *o) {
     }
     /* Greedy planners have islands below the smallest budget that bisection meets. */
     for (uint32_t k = 1; k < ISLANDS && work < QUICK_WORK / 8; k++) {
-        uint64_t floor = plan_floor(g, c), mid = floor + (best - floor) / ISLANDS * k;
+        uint64_t mid = floor + (best - floor) / ISLANDS * k;
         uint64_t bytes = needed(g, c, quick, mid, &work);
         if (!bytes) continue;
         best = bytes, met = mid;

@@ -84,11 +84,13 @@ PlanStatus plan_make(Arena *a, const Graph *g, const Cost *c, const PlanOptions 
 bool plan_known(const char *planner);
 
 /* ---- bounds.c, retain.c --------------------------------------------------------------------- */
-uint64_t plan_persistent_bytes(const Graph *g, const Cost *c);
-/* Smallest peak without recomputation that our placement reaches (persistent + arena). */
-uint64_t plan_peak_without_budget(const Graph *g, const Cost *c);
+/* bytes_only: by byte sums without rounding and addresses, as PlanOptions.bytes_only counts. */
+uint64_t plan_persistent_bytes(const Graph *g, const Cost *c, bool bytes_only);
+/* Peak without recomputation (persistent + arena): the smallest that our placement reaches, or the
+ * largest byte sum when each storage goes after its last use. */
+uint64_t plan_peak_without_budget(const Graph *g, const Cost *c, bool bytes_only);
 /* No schedule exists below this: persistent + the largest working set of one node. */
-uint64_t plan_floor(const Graph *g, const Cost *c);
+uint64_t plan_floor(const Graph *g, const Cost *c, bool bytes_only);
 /* Smallest budget at which plan_make succeeds at effort 0, by bisection between floor and peak: at
  * the result it does succeed. Precise to 0.5 %; with o->quick the search of a large graph ends
  * earlier, with the best that it found. */

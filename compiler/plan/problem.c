@@ -111,15 +111,17 @@ static void fill_tensors(Builder *b) {
         b->tensor_of[v] = g->storage[g->value[v].storage].persistent ? NO_ID : g->value[v].storage;
     for (NodeId n = 0; n < g->nnode; n++) {
         if (op_node_class(&g->node[n]) != CLS_VIEW) continue;
-        ValueId out = g->node[n].out[0], in = g->node[n].in[0];
-        if (out == NO_ID) continue;
-        if (!is_run(p, n)) {
-            b->tensor_of[out] = b->tensor_of[in];
-            continue;
+        for (uint32_t k = 0; k < g->node[n].nout; k++) {
+            ValueId out = g->node[n].out[k], in = g->node[n].in[0];
+            if (out == NO_ID) continue;
+            if (!is_run(p, n)) {
+                b->tensor_of[out] = b->tensor_of[in];
+                continue;
+            }
+            b->tensor_of[out] = p->nstorage + b->view_storage.n;
+            VEC_PUSH(b->a, b->view_storage, g->value[out].storage);
+            VEC_PUSH(b->a, b->view_def, NO_ID);
         }
-        b->tensor_of[out] = p->nstorage + b->view_storage.n;
-        VEC_PUSH(b->a, b->view_storage, g->value[out].storage);
-        VEC_PUSH(b->a, b->view_def, NO_ID);
     }
     p->ntensor = p->nstorage + b->view_storage.n;
 }

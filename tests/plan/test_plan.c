@@ -30,9 +30,9 @@ static void chain(void) {
     for (int i = 0; i < 3; i++) x = node(&m, OP_Opaque, PHASE_FORWARD, 10, 64, 1, &x, 1);
     output(&m, x);
     Cost *c = cost_opaque(a, m.g);
-    CHECK_EQ(plan_persistent_bytes(m.g, c), 256);
-    CHECK_EQ(plan_peak_without_budget(m.g, c), 768);
-    CHECK_EQ(plan_floor(m.g, c), 768);
+    CHECK_EQ(plan_persistent_bytes(m.g, c, false), 256);
+    CHECK_EQ(plan_peak_without_budget(m.g, c, false), 768);
+    CHECK_EQ(plan_floor(m.g, c, false), 768);
     Plan *p = make(m.g, c, "none", 768);
     CHECK(p && p->cost_ns == 30 && p->arena_bytes == 512 && p->nstep == 5 &&
           p->recomputed_runs == 0);
@@ -50,7 +50,7 @@ static void in_place(void) {
     Cost *c = cost_opaque(a, m.g);
     Plan *p = make(m.g, c, "none", 512);
     CHECK(p && p->arena_bytes == 256);
-    CHECK_EQ(plan_floor(m.g, c), 512);
+    CHECK_EQ(plan_floor(m.g, c, false), 512);
     CHECK(p && p->step[0].inplace == NO_ID); /* x is persistent */
     CHECK(p && p->step[1].inplace == m.g->value[m.g->node[0].out[0]].storage);
     CHECK(p && p->nstep == 3);
@@ -69,8 +69,8 @@ static void one_eviction(void) {
     ValueId in[] = {va, vt};
     output(&m, node(&m, OP_Opaque, PHASE_FORWARD, 100, 64, 2, in, 1));
     Cost *c = cost_opaque(a, m.g);
-    CHECK_EQ(plan_peak_without_budget(m.g, c), 256 + 1024);
-    CHECK_EQ(plan_floor(m.g, c), 256 + 768);
+    CHECK_EQ(plan_peak_without_budget(m.g, c, false), 256 + 1024);
+    CHECK_EQ(plan_floor(m.g, c, false), 256 + 768);
     for (int i = 2; i < NPLANNER; i++) {
         Plan *p = make(m.g, c, planners[i], 256 + 768);
         CHECK(p && p->cost_ns == 307 + 7 && p->recomputed_runs == 1 && p->evictions == 1);
@@ -98,7 +98,7 @@ static void update_hazard(void) {
     ValueId in[] = {y, s};
     output(&m, node(&m, OP_Opaque, PHASE_BACKWARD, 10, 64, 2, in, 1));
     Cost *c = cost_opaque(a, m.g);
-    uint64_t persistent = plan_persistent_bytes(m.g, c);
+    uint64_t persistent = plan_persistent_bytes(m.g, c, false);
     for (int i = 0; i < NPLANNER; i++) { /* only the portfolio moves updates */
         Plan *p = make(m.g, c, planners[i], persistent + 1280);
         CHECK((p != NULL) == !strcmp(planners[i], "static"));
@@ -120,7 +120,7 @@ static void update_hazard(void) {
 static void training_chain(void) {
     Graph *g = chain_step(a, 24, 4096);
     Cost *c = cost_opaque(a, g);
-    uint64_t peak = plan_peak_without_budget(g, c), floor = plan_floor(g, c);
+    uint64_t peak = plan_peak_without_budget(g, c, false), floor = plan_floor(g, c, false);
     CHECK(floor < peak / 4);
     Plan *half = make(g, c, "static", peak / 2), *sq = make(g, c, "sqrt", peak / 2);
     CHECK(half && half->recomputed_runs > 0);
@@ -159,7 +159,7 @@ static void random_steps(void) {
         Graph *g = random_step(a, seed, 8 + seed);
         CHECK(ir_verify(&d, g));
         Cost *c = cost_opaque(a, g);
-        uint64_t floor = plan_floor(g, c), peak = plan_peak_without_budget(g, c);
+        uint64_t floor = plan_floor(g, c, false), peak = plan_peak_without_budget(g, c, false);
         CHECK(floor <= peak);
         for (int i = 0; i < NPLANNER && seed % 8 == 0; i++) { /* the smallest budget works */
             PlanOptions o = {.planner = planners[i]};

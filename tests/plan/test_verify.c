@@ -180,7 +180,7 @@ int main(void) {
     g = chain_step(a, 12, 1024);
     c = cost_opaque(a, g);
     Plan *p = NULL;
-    PlanOptions o = {.budget = plan_peak_without_budget(g, c) * 6 / 10, .planner = "dtr"};
+    PlanOptions o = {.budget = plan_peak_without_budget(g, c, false) * 6 / 10, .planner = "dtr"};
     CHECK(plan_make(a, g, c, &o, &p) == PLAN_OK);
     if (p) {
         good = *p;
