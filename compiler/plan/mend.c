@@ -1,0 +1,421 @@
+/* mend.c - repair and reduction of timelines.
+ *
+ * Repair: at a position over the capacity every storage that is held across it, between two uses a
+ * and b, could be dropped after a and made again right before b, with whatever else has to be made
+ * again for that. Taken is the one with the least time per relief, where relief is what the drop
+ * takes off the excess between a and b, summed over positions. (Greedy set cover on positions; the
+ * idea of scoring by time over bytes and distance is DTR's, Kirisame et al., ICLR 2021.) Reduction
+ * undoes in some order each recomputation without which the capacity is kept, and what served only
+ * it. */
+#include "mend.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+Mender *mender_new(Arena *a, Timeline *t, int64_t capacity) {
+    Mender *m = ARENA_NEW(a, Mender);
+    *m = (Mender){.t = t, .a = a, .capacity = capacity, .rng = 0x9E3779B97F4A7C15u, .extend = true};
+    m->mark = ARENA_ARRAY(a, uint32_t, t->p->nrun);
+    return m;
+}
+
+/* ---- what has to be made again ---- */
+
+typedef struct {
+    uint32_t life; /* to be dropped */
+    uint32_t b;    /* its next use */
+    double cost, limit;
+} Gap;
+
+static bool add_run(Mender *m, Gap *g, uint32_t run, uint32_t before) {
+    const Timeline *t = m->t;
+    uint32_t f = t->frozen[run];
+    if (f != NO_ID && timeline_key(t, t->first[f]) < timeline_key(t, before)) return false;
+    g->cost += (double)t->p->ns[run];
+    if (g->cost > g->limit) return false;
+    VEC_PUSH(m->a, m->plan, ((Insertion){run, before}));
+    return true;
+}
+
+/* A run right before b, once. */
+static bool need_run(Mender *m, Gap *g, uint32_t run) {
+    if (m->mark[run] == m->stamp) return true;
+    m->mark[run] = m->stamp;
+    return add_run(m, g, run, g->b);
+}
+
+/* May the life, which ended before b, stay until b instead of being made again? */
+static bool can_extend(Mender *m, uint32_t life, uint32_t b) {
+    const Life *l = &m->t->life.at[life];
+    if (!m->extend) return false;
+    uint32_t next = timeline_next(m->t, l->to);
+    m->work += 4;
+    return timeline_peak_between(m->t, next, b) + (int64_t)m->t->p->bytes[l->tensor] <= m->capacity;
+}
+
+/* Storage x right before b. */
+static bool need_storage(Mender *m, Gap *g, StorageId x) {
+    const Timeline *t = m->t;
+    uint32_t maker = t->p->def[x];
+    if (m->mark[maker] == m->stamp) return true;
+    uint32_t l = timeline_serving(t, x, g->b);
+    if (l == NO_ID) return false;
+    if (l != g->life && timeline_key(t, t->life.at[l].to) >= timeline_key(t, g->b)) return true;
+    if (l != g->life && can_extend(m, l, g->b)) return true;
+    return need_run(m, g, maker);
+}
+
+/* View v right before b; its storage is seen to separately. */
+static bool need_view(Mender *m, Gap *g, uint32_t v) {
+    const Timeline *t = m->t;
+    StorageId x = t->p->storage[v];
+    if (t->p->is_temp[x] && m->mark[t->p->def[x]] == m->stamp) return need_run(m, g, t->p->def[v]);
+    uint32_t view = timeline_serving(t, v, g->b), l = timeline_serving(t, x, g->b);
+    if (view != NO_ID && (l == NO_ID || timeline_key(t, t->life.at[view].item) >
+                                            timeline_key(t, t->life.at[l].item)))
+        return true;
+    return need_run(m, g, t->p->def[v]);
+}
+
+static bool need_operands(Mender *m, Gap *g) {
+    const Timeline *t = m->t;
+    for (uint32_t i = 0; i < m->plan.n; i++) {
+        if (m->plan.at[i].before != g->b) continue;
+        uint32_t run = m->plan.at[i].run;
+        EACH(t->reads, run, x) {
+            m->work++;
+            if (!need_storage(m, g, x)) return false;
+        }
+        EACH(t->views, run, v) if (!need_view(m, g, v)) return false;
+    }
+    return true;
+}
+
+/* View v of the dropped storage is read at u, at or after b, and ran before b. */
+static bool need_view_at(Mender *m, Gap *g, uint32_t v, uint32_t u) {
+    const Timeline *t = m->t;
+    uint32_t run = t->p->def[v], view = timeline_serving(t, v, u);
+    if (u == g->b) return need_run(m, g, run);
+    if (m->mark[run] == m->stamp) return true;
+    if (view != NO_ID && timeline_key(t, t->life.at[view].item) >= timeline_key(t, g->b))
+        return true;
+    for (uint32_t i = 0; i < m->plan.n; i++)
+        if (m->plan.at[i].run == run && timeline_key(t, m->plan.at[i].before) <= timeline_key(t, u))
+            return true;
+    EACH(t->views, run, w)
+    if (t->p->storage[w] == t->p->storage[v] && !need_view_at(m, g, w, u)) return false;
+    return add_run(m, g, run, u);
+}
+
+/* Fills m->plan with what makes the life's storage again right before b; false when that cannot be,
+ * or costs more than the limit. */
+static bool plan_gap(Mender *m, Gap *g) {
+    const Timeline *t = m->t;
+    StorageId s = t->life.at[g->life].tensor;
+    m->plan.n = 0;
+    m->stamp++;
+    g->cost = 0;
+    if (!need_run(m, g, t->p->def[s])) return false;
+    EACH(t->p->views, s, v) {
+        uint32_t view = timeline_serving(t, v, g->b);
+        if (view == NO_ID) continue;
+        const Life *l = &t->life.at[view];
+        if (timeline_key(t, l->item) < timeline_key(t, t->life.at[g->life].item)) continue;
+        uint32_t u = NO_ID;
+        for (uint32_t i = l->uses.n;
+             i > 0 && timeline_key(t, l->uses.at[i - 1]) >= timeline_key(t, g->b); i--)
+            u = l->uses.at[i - 1];
+        if (u != NO_ID && !need_view_at(m, g, v, u)) return false;
+    }
+    return need_operands(m, g);
+}
+
+static int insertion_cmp(const void *x, const void *y) {
+    const Insertion *a = x, *b = y;
+    return a->run < b->run ? -1 : a->run > b->run;
+}
+
+/* What a rerun keeps: outputs that are gone, and those that are there when nothing hangs on the
+ * copy that is there: then the copy can go earlier. */
+static uint64_t kept_outputs(const Timeline *t, uint32_t run, uint32_t before) {
+    uint64_t kept = 0;
+    for (uint32_t k = 0; k < list_len(&t->p->out, run) && k < 64; k++) {
+        uint32_t x = t->p->out.at[t->p->out.first[run] + k];
+        if (x == NO_ID) continue;
+        uint32_t l =
+            x < t->p->nstorage && t->p->is_temp[x] ? timeline_serving(t, x, before) : NO_ID;
+        bool live = l != NO_ID && timeline_key(t, t->life.at[l].to) >= timeline_key(t, before);
+        if (!live || !list_len(&t->p->views, x)) kept |= (uint64_t)1 << k;
+    }
+    return kept;
+}
+
+/* Carries m->best out. All makers of storages that the plan drops come before the views. */
+static void carry_out(Mender *m, uint32_t life) {
+    Timeline *t = m->t;
+    StorageId s = t->life.at[life].tensor;
+    qsort(m->best.at, m->best.n, sizeof *m->best.at, insertion_cmp);
+    for (uint32_t i = 0; i < m->best.n; i++) {
+        Insertion x = m->best.at[i];
+        uint64_t kept = kept_outputs(t, x.run, x.before);
+        if (x.run == t->p->def[s]) /* this one begins a new life whatever is there */
+            for (uint32_t k = 0; k < list_len(&t->p->out, x.run) && k < 64; k++)
+                if (t->p->out.at[t->p->out.first[x.run] + k] == s) kept |= (uint64_t)1 << k;
+        timeline_insert(t, x.run, x.before, kept);
+        m->work += 50;
+    }
+}
+
+/* ---- repair ---- */
+
+static void fill_excess(Mender *m) {
+    Timeline *t = m->t;
+    timeline_number(t);
+    if (t->nitem + 1 > m->room) {
+        m->room = 2 * t->nitem + 64;
+        m->over = ARENA_ARRAY(m->a, uint32_t, m->room);
+        m->excess = ARENA_ARRAY(m->a, int64_t, m->room);
+    }
+    uint32_t n = 0;
+    m->over[0] = 0;
+    m->excess[0] = 0;
+    for (uint32_t i = 0; i < t->order.n; i++) {
+        const Chunk *c = &t->chunk.at[t->order.at[i]];
+        for (uint32_t k = 0; k < c->n; k++, n++) {
+            int64_t e = c->held[k] + c->extra[k] + c->add - m->capacity;
+            m->over[n + 1] = m->over[n] + (e > 0);
+            m->excess[n + 1] = m->excess[n] + (e > 0 ? e : 0);
+        }
+    }
+    m->work += n / 4;
+}
+
+static uint32_t item_at(const Timeline *t, uint32_t position) {
+    uint32_t lo = 0, hi = t->order.n - 1;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo + 1) / 2;
+        if (t->chunk.at[t->order.at[mid]].start <= position)
+            lo = mid;
+        else
+            hi = mid - 1;
+    }
+    const Chunk *c = &t->chunk.at[t->order.at[lo]];
+    return c->item[position - c->start];
+}
+
+/* Smallest position p with over[p + 1] > rank. */
+static uint32_t nth_over(const Mender *m, uint32_t rank) {
+    uint32_t lo = 0, hi = m->t->nitem - 1;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (m->over[mid + 1] > rank)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return lo;
+}
+
+static uint32_t highest(const Mender *m) {
+    uint32_t best = 0, n = m->t->nitem;
+    int64_t most = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t e = m->excess[i + 1] - m->excess[i];
+        if (e > most) most = e, best = i;
+    }
+    return best;
+}
+
+static uint32_t choose_position(Mender *m) {
+    uint32_t all = m->over[m->t->nitem];
+    switch (m->order) {
+    case AT_PEAK: return highest(m);
+    case AT_FIRST: return nth_over(m, 0);
+    case AT_LAST: return nth_over(m, all - 1);
+    case AT_RANDOM: break;
+    }
+    return nth_over(m, mend_random(m, all));
+}
+
+/* One drop that helps at item x. */
+static bool step(Mender *m, uint32_t x) {
+    Timeline *t = m->t;
+    const Problem *p = t->p;
+    uint64_t key = timeline_key(t, x);
+    double best = INFINITY;
+    uint32_t best_life = NO_ID;
+    for (StorageId s = 0; s < p->nstorage; s++) {
+        if (!p->bytes[s] || !p->is_temp[s] || !t->makers[s].n) continue;
+        m->work++;
+        uint32_t life = timeline_serving(t, s, x);
+        if (life == NO_ID) continue;
+        const Life *l = &t->life.at[life];
+        if (timeline_key(t, l->to) <= key) continue;
+        uint32_t i = 0;
+        while (timeline_key(t, l->uses.at[i]) < key) i++;
+        if (l->uses.at[i] == x) continue;
+        uint32_t a = timeline_position(t, i ? l->uses.at[i - 1] : l->item) + 1,
+                 b = timeline_position(t, l->uses.at[i]);
+        double all = (double)p->bytes[s] * (m->over[b] - m->over[a]),
+               relief = (double)(m->excess[b] - m->excess[a]);
+        if (all < relief) relief = all;
+        if (relief <= 0) continue;
+        double scale = m->noise > 0 ? exp(m->noise * (2 * mend_unit(m) - 1)) : 1;
+        Gap g = {.life = life, .b = l->uses.at[i], .limit = best * relief / scale};
+        if (!plan_gap(m, &g)) continue;
+        double score = (g.cost + 1) * scale / relief;
+        if (score >= best) continue;
+        best = score;
+        best_life = life;
+        m->best.n = 0;
+        for (uint32_t k = 0; k < m->plan.n; k++) VEC_PUSH(m->a, m->best, m->plan.at[k]);
+    }
+    if (best_life == NO_ID) return false;
+    carry_out(m, best_life);
+    return true;
+}
+
+bool mend(Mender *m, uint64_t cost_limit, uint32_t steps) {
+    Timeline *t = m->t;
+    while (timeline_peak(t) > m->capacity) {
+        if (t->cost_ns > cost_limit || !steps--) return false;
+        fill_excess(m);
+        if (!step(m, item_at(t, choose_position(m)))) return false;
+    }
+    return t->cost_ns <= cost_limit;
+}
+
+/* ---- reduction ---- */
+
+const Numbers *mend_reruns(Mender *m) {
+    const Timeline *t = m->t;
+    m->list.n = 0;
+    for (uint32_t i = 0; i < t->order.n; i++) {
+        const Chunk *c = &t->chunk.at[t->order.at[i]];
+        for (uint32_t k = 0; k < c->n; k++)
+            if (!t->item.at[c->item[k]].first) VEC_PUSH(m->a, m->list, c->item[k]);
+    }
+    m->work += t->nitem / 4;
+    return &m->list;
+}
+
+static bool serves_nobody(const Timeline *t, uint32_t item) {
+    const Item *i = &t->item.at[item];
+    for (uint32_t k = 0; k < list_len(&t->p->out, i->run); k++) {
+        const Life *l = &t->life.at[i->life + k];
+        if (l->tensor != NO_ID && l->kept && l->uses.n) return false;
+    }
+    return true;
+}
+
+/* Views that ran again in the life that item begins, and ran in the life before it, too. */
+static void list_double_views(Mender *m, uint32_t item) {
+    Timeline *t = m->t;
+    const Item *x = &t->item.at[item];
+    for (uint32_t k = 0; k < list_len(&t->p->out, x->run); k++) {
+        const Life *l = &t->life.at[x->life + k];
+        if (l->tensor == NO_ID || l->tensor >= t->p->nstorage || !l->kept) continue;
+        uint32_t before = timeline_serving(t, l->tensor, item);
+        EACH(t->p->views, l->tensor, v) {
+            uint32_t view = timeline_serving(t, v, item);
+            if (view == NO_ID ||
+                timeline_key(t, t->life.at[view].item) < timeline_key(t, t->life.at[before].item))
+                continue;
+            for (uint32_t i = 0; i < t->makers[v].n; i++) {
+                uint32_t y = t->makers[v].at[i];
+                if (timeline_key(t, y) < timeline_key(t, item)) continue;
+                if (timeline_key(t, y) > timeline_key(t, l->to)) break;
+                if (!t->item.at[y].first) VEC_PUSH(m->a, m->todo, y);
+                break;
+            }
+        }
+    }
+}
+
+static void list_operands(Mender *m, uint32_t item) {
+    Timeline *t = m->t;
+    uint32_t run = t->item.at[item].run;
+    EACH(t->reads, run, s) {
+        uint32_t l = timeline_serving(t, s, item);
+        if (l != NO_ID && !t->item.at[t->life.at[l].item].first)
+            VEC_PUSH(m->a, m->todo, t->life.at[l].item);
+    }
+    EACH(t->views, run, v) {
+        uint32_t l = timeline_serving(t, v, item);
+        if (l != NO_ID && !t->item.at[t->life.at[l].item].first)
+            VEC_PUSH(m->a, m->todo, t->life.at[l].item);
+    }
+}
+
+void mend_take_out(Mender *m, uint32_t item) {
+    Timeline *t = m->t;
+    uint32_t base = m->todo.n;
+    list_double_views(m, item);
+    uint32_t views = m->todo.n;
+    list_operands(m, item);
+    timeline_remove(t, item);
+    m->work += 50;
+    for (uint32_t i = views; i < m->todo.n; i++) {
+        uint32_t y = m->todo.at[i];
+        if (t->item.at[y].there && serves_nobody(t, y)) mend_take_out(m, y);
+    }
+    for (uint32_t i = base; i < views; i++)
+        if (t->item.at[m->todo.at[i]].there) mend_take_out(m, m->todo.at[i]);
+    m->todo.n = base;
+}
+
+bool mend_try_out(Mender *m, uint32_t item) {
+    timeline_begin(m->t);
+    mend_take_out(m, item);
+    m->work += m->t->order.n / 4;
+    if (timeline_peak(m->t) <= m->capacity) return true;
+    timeline_undo(m->t);
+    return false;
+}
+
+typedef struct {
+    double key;
+    uint32_t item, run;
+} Ranked;
+
+static int ranked_cmp(const void *x, const void *y) {
+    const Ranked *a = x, *b = y;
+    if (a->key != b->key) return a->key > b->key ? -1 : 1;
+    return a->item < b->item ? -1 : a->item > b->item;
+}
+
+static double rank(const Timeline *t, uint32_t item, ReduceOrder order) {
+    const Item *i = &t->item.at[item];
+    double ns = (double)t->p->ns[i->run], bytes = 1, gap = 1;
+    if (order == BY_COST) return ns;
+    if (order == BY_LATEST) return timeline_position(t, item);
+    if (order == BY_EARLIEST) return -(double)timeline_position(t, item);
+    for (uint32_t k = 0; k < list_len(&t->p->out, i->run); k++) {
+        const Life *l = &t->life.at[i->life + k];
+        if (l->tensor == NO_ID || !l->kept || l->tensor >= t->p->nstorage) continue;
+        uint32_t b = timeline_serving(t, l->tensor, item);
+        bytes += (double)t->p->bytes[l->tensor];
+        gap = (double)timeline_position(t, item) - (double)timeline_position(t, t->life.at[b].to);
+    }
+    return ns / (bytes * (gap > 1 ? gap : 1));
+}
+
+void mend_reduce(Mender *m, ReduceOrder order) {
+    Timeline *t = m->t;
+    Arena *scratch = arena_new();
+    for (bool any = true; any;) {
+        const Numbers *l = mend_reruns(m);
+        Ranked *r = ARENA_ARRAY(scratch, Ranked, (uint64_t)l->n + 1);
+        uint32_t n = l->n;
+        timeline_number(t);
+        for (uint32_t i = 0; i < n; i++)
+            r[i] = (Ranked){rank(t, l->at[i], order), l->at[i], t->item.at[l->at[i]].run};
+        qsort(r, n, sizeof *r, ranked_cmp);
+        any = false;
+        for (uint32_t i = 0; i < n; i++)
+            if (t->item.at[r[i].item].there) any |= mend_try_out(m, r[i].item);
+    }
+    arena_free(scratch);
+}

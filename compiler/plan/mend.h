@@ -1,0 +1,62 @@
+/* mend.h - changes to a timeline that keep it legal: dropping a storage between two uses, taking
+ * recomputations out again; and on top of them repair until a capacity is kept, and reduction to
+ * what is needed. Internal to the room. */
+#ifndef DTRC_MEND_H
+#define DTRC_MEND_H
+
+#include "timeline.h"
+
+/* Where repair looks first: the highest position, the first or last one over the capacity, any one.
+ */
+typedef enum { AT_PEAK, AT_FIRST, AT_LAST, AT_RANDOM } MendOrder;
+
+/* One execution to insert. */
+typedef struct {
+    uint32_t run, before;
+} Insertion;
+
+typedef struct {
+    Timeline *t;
+    Arena *a;
+    int64_t capacity;
+    uint64_t rng, work; /* work: elementary steps done, a few ns each */
+    MendOrder order;
+    double noise; /* scores are multiplied by exp(noise * u), u in [-1, 1] */
+    bool extend;  /* operands that ended shortly before may stay instead of being made again */
+    VEC(Insertion) plan, best;
+    uint32_t *mark, stamp; /* per run: in the current plan */
+    uint32_t *over;        /* per position: number of positions before it over the capacity */
+    int64_t *excess;       /* and the sum of their excess */
+    uint32_t room;
+    Numbers todo, list;
+} Mender;
+
+Mender *mender_new(Arena *a, Timeline *t, int64_t capacity);
+
+/* Drops storages until the peak is within the capacity. False, with the timeline somewhere on the
+ * way, when nothing can be dropped, the time goes past cost_limit, or `steps` were not enough. */
+bool mend(Mender *m, uint64_t cost_limit, uint32_t steps);
+
+/* Removes an execution that is not a first one, and with it what served only it. */
+void mend_take_out(Mender *m, uint32_t item);
+/* The same, when the capacity is kept; else false and nothing changed. Uses the journal. */
+bool mend_try_out(Mender *m, uint32_t item);
+
+typedef enum { BY_COST, BY_DENSITY, BY_LATEST, BY_EARLIEST, REDUCE_ORDERS } ReduceOrder;
+/* Takes out recomputations, one by one in the given order, until none can go. Uses the journal. */
+void mend_reduce(Mender *m, ReduceOrder order);
+
+/* Executions that are not first ones, in sequence; valid until the next change of m->list. */
+const Numbers *mend_reruns(Mender *m);
+
+static inline uint32_t mend_random(Mender *m, uint32_t n) {
+    m->rng ^= m->rng << 13;
+    m->rng ^= m->rng >> 7;
+    m->rng ^= m->rng << 17;
+    return (uint32_t)((m->rng >> 32) * n >> 32);
+}
+static inline double mend_unit(Mender *m) {
+    return (double)mend_random(m, 1u << 24) / (1 << 24);
+}
+
+#endif
