@@ -2,6 +2,8 @@
  * what it is, its memory, its code, its tables, and the struct that hands them to the runtime. */
 #include "gen.h"
 
+#include "dtrt_interface.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -39,8 +41,14 @@ static void print_front(const Gen *g, Text *t) {
     text_str(t, " */\n");
 }
 
+/* The runtime's headers and library must be those that this dtrc was built with: a field that one
+ * of them does not know would shift what the tables say. */
+static const char *interface_number(const Gen *g) {
+    return arena_printf(g->a, "UINT64_C(0x%016llx)", (unsigned long long)DTRT_INTERFACE);
+}
+
 static void print_includes(const Gen *g, Text *t) {
-    text_str(t, "#include \"dtrt.h\"\n");
+    text_str(t, "#include \"dtrt.h\"\n#include \"dtrt_interface.h\"\n");
     text_str(t, g->o->target == TARGET_NULL ? "#include <string.h>\n\n"
                                             : "#include \"dtrt_cpu.h\"\n#include "
                                               "\"dtrt_vecmath.h\"\n\n");
@@ -51,6 +59,12 @@ static void print_includes(const Gen *g, Text *t) {
              "#define LOOP __attribute__((noinline))\n"
              "#pragma GCC diagnostic ignored \"-Wunused-parameter\"\n\n",
              g->c->threads);
+    text_add(
+        t,
+        "#if DTRT_INTERFACE != %s\n"
+        "#error these headers of the runtime do not belong to the dtrc that wrote this program\n"
+        "#endif\n\n",
+        interface_number(g));
 }
 
 static void field_str(Text *t, const char *name, const char *value) {
@@ -61,7 +75,7 @@ static void field_str(Text *t, const char *name, const char *value) {
 
 static void print_memory_fields(const Gen *g, Text *t) {
     const Plan *p = g->p;
-    text_str(t, "const DtrtProgram dtrt_program = {\n    .abi = DTRT_ABI,\n");
+    text_add(t, "const DtrtProgram dtrt_program = {\n    .interface = %s,\n", interface_number(g));
     field_str(t, "model", g->o->model);
     field_str(t, "model_sha256", g->o->model_sha256);
     field_str(t, "command", g->o->command);

@@ -41,6 +41,11 @@ typedef struct {
 Status dtrt_options_parse(const DtrtProgram *p, int argc, char **argv, Options *o);
 void dtrt_options_help(const DtrtProgram *p, const char *argv0);
 
+/* ---- tables.c ------------------------------------------------------------------------------ */
+/* The program's tables agree with each other and with the block: after this nothing that reads them
+ * checks an index. */
+Status dtrt_tables_check(const DtrtProgram *p);
+
 /* ---- zip.c -------------------------------------------------------------------------------- */
 typedef struct {
     char *name;

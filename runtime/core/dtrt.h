@@ -95,7 +95,8 @@ typedef struct {
 } DtrtRefValue;
 
 typedef struct {
-    int abi; /* DTRT_ABI */
+    uint64_t interface; /* DTRT_INTERFACE (dtrt_interface.h) of the dtrc that wrote the tables.
+                           First, where every version looks for it */
     const char *model, *model_sha256, *command, *target;
     uint64_t graph_digest; /* of the compiler's step graph, for profiles */
     uint64_t budget_bytes, persistent_bytes, arena_bytes;
@@ -137,8 +138,6 @@ typedef struct {
     const DtrtRefValue *refvalue;
     int ref_output; /* value number of the model output that the loss reads */
 } DtrtProgram;
-
-#define DTRT_ABI 2
 
 int dtrt_main(const DtrtProgram *p, int argc, char **argv);
 /* Ends the run because of the data (a label or an index out of range): prints "error: ..." with the

@@ -9,14 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static Status check_program(const DtrtProgram *p) {
-    if (p->abi == DTRT_ABI) return ST_OK;
-    dtrt_error("the program was compiled for runtime interface %d, this library has %d", p->abi,
-               DTRT_ABI);
-    dtrt_hint("compile the model again");
-    return ST_DATA;
-}
-
 /* Nothing is worse than to train for hours and to fail at writing. */
 static Status check_outputs(const Options *o) {
     const char *const path[] = {o->save, o->save_grads, o->profile};
@@ -127,7 +119,7 @@ int dtrt_main(const DtrtProgram *p, int argc, char **argv) {
     static Report report;
     rt = (Runtime){.p = p, .exe = -1, .running = -1};
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of write, like a full disk */
-    Status st = check_program(p);
+    Status st = dtrt_tables_check(p);
     if (!st) st = dtrt_options_parse(p, argc, argv, &rt.o);
     if (!st && rt.o.help) {
         dtrt_options_help(p, argv[0]);

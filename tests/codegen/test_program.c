@@ -59,12 +59,24 @@ static char *contents(Work *w, const char *name, size_t *n) {
 static void compiles_without_warnings(Work *w, Target target) {
     w->o.target = target;
     CHECK(cg_emit(w->a, &w->d, w->dir, w->g, w->g, w->c, w->p, &w->o));
-    const char *cmd = arena_printf(
-        w->a,
-        "cc -std=c11 -fopenmp -Wall -Wextra -Wpedantic -Werror -fsyntax-only -Iruntime/core "
-        "-Iruntime/cpu '%s/program.c'",
-        w->dir);
+    const char *cmd =
+        arena_printf(w->a,
+                     "cc -std=c11 -fopenmp -Wall -Wextra -Wpedantic -Werror -fsyntax-only '-I%s' "
+                     "'%s/program.c'",
+                     w->o.include_dir, w->dir);
     CHECK_EQ(system(cmd), 0);
+}
+
+/* Headers of another build, here ones that give another number, are refused by the compiler. */
+static void other_headers_are_refused(Work *w) {
+    static const char other[] = "#define DTRT_INTERFACE UINT64_C(1)\n";
+    const char *header = arena_printf(w->a, "%s/dtrt_interface.h", w->dir);
+    const char *out = arena_printf(w->a, "%s/trainer", w->dir);
+    CHECK(file_write(header, other, strlen(other)));
+    CHECK(!cg_build(w->a, &w->d, w->dir, out, &w->o));
+    CHECK(strstr(w->d.log.at, "headers of the runtime do not belong to the dtrc") != NULL);
+    CHECK(access(out, F_OK) != 0);
+    unlink(header);
 }
 
 /* w is 6 floats (24 bytes, padded to 64), then the bias: 2 floats at offset 64; footer: 16 bytes.
@@ -128,6 +140,7 @@ int main(int argc, char **argv) {
     compiles_without_warnings(&w, TARGET_CPU);
     payload_is_where_it_should_be(&w);
     schedule_is_readable(&w);
+    other_headers_are_refused(&w);
     failures_are_errors(&w);
     clean_up(&w);
     return test_end();

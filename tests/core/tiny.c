@@ -8,6 +8,7 @@
  * softmax node reads its result before it wrote it (hard mode must show it); TINY_WRONG=1: a wrong
  * gradient. */
 #include "dtrt.h"
+#include "dtrt_interface.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -187,7 +188,7 @@ static const DtrtRefValue ref_value[] = {
 };
 
 static const DtrtProgram program = {
-    .abi = DTRT_ABI,
+    .interface = DTRT_INTERFACE,
     .model = "tiny.onnx",
     .model_sha256 = "00",
     .command = "by hand",
