@@ -6,6 +6,7 @@
 #include "onnx.h"
 #include "plan.h"
 #include "simplify.h"
+#include "trace.h"
 #include "train.h"
 
 /* Exit statuses. */
@@ -64,7 +65,7 @@ void options_help(FILE *out);
 typedef struct {
     Graph *forward; /* as imported, roles applied */
     OnnxInfo info;
-    bool is_onnx;
+    bool is_onnx, is_trace;
     Graph *step; /* fused training step, what is planned and compiled */
     LossSpec loss;
     OptSpec opt;
