@@ -1,26 +1,18 @@
 /* analytic.c - Graph -> Cost without running anything.
  *
  * Time of a node: the larger of arithmetic over peak and bytes moved over bandwidth (the roofline
- * model: Williams, Waterman, Patterson, CACM 52(4), 2009), plus a fixed part for the call and its
- * thread barrier. The constants are those of README.md; planners need ratios, not seconds.
+ * model: Williams, Waterman, Patterson, CACM 52(4), 2009), times a factor of the operator, plus a
+ * fixed part for the call and its thread barrier. The constants are a Device; planners need ratios,
+ * not seconds.
  * Workspace, packed weight sizes and max-pool indices are asked of the CPU runtime through the same
  * objects that emission writes, once per distinct object. A node with the attribute cost_ns keeps
  * what that says. */
-#include "cost.h"
+#include "measured.h"
 #include "packed.h"
 
 #include "dtrt_cpu.h"
 
 #include <string.h>
-
-typedef struct {
-    double flops_per_ns; /* of one thread */
-    double bytes_per_ns; /* of one thread, up to max_bytes_per_ns for all */
-    double max_bytes_per_ns;
-    double fixed_ns;
-} Machine;
-
-static const Machine machine = {40, 12, 48, 1500};
 
 /* What the runtime said about one object. */
 typedef struct {
@@ -30,6 +22,7 @@ typedef struct {
 typedef struct {
     const Graph *g;
     Cost *c;
+    const Device *device;
     Arena *a;
     Map *known;
     VEC(Needs) needs;
@@ -138,15 +131,21 @@ static uint64_t node_workspace(CostCtx *x, NodeId id) {
     return 0;
 }
 
-/* Bytes read and written. */
-static double bytes_moved(const CostCtx *x, const Node *n) {
+double cost_bytes_moved(const Graph *g, const Cost *c, const Node *n) {
     double bytes = 0;
     for (uint32_t i = 0; i < n->nin; i++)
-        if (n->in[i] != NO_ID) bytes += (double)x->c->storage_bytes[x->g->value[n->in[i]].storage];
+        if (n->in[i] != NO_ID) bytes += (double)c->storage_bytes[g->value[n->in[i]].storage];
     for (uint32_t i = 0; i < n->nout; i++)
-        if (n->out[i] != NO_ID)
-            bytes += (double)x->c->storage_bytes[x->g->value[n->out[i]].storage];
+        if (n->out[i] != NO_ID) bytes += (double)c->storage_bytes[g->value[n->out[i]].storage];
     return bytes;
+}
+
+Roofline cost_roofline(const Graph *g, const Cost *c, const Node *n, const Device *x) {
+    double threads = c->threads, bandwidth = x->bytes_per_ns * threads;
+    if (bandwidth > x->max_bytes_per_ns) bandwidth = x->max_bytes_per_ns;
+    double work = (double)op_flops(g, n) / (x->flops_per_ns * threads);
+    double move = cost_bytes_moved(g, c, n) / bandwidth;
+    return (Roofline){work > move ? work : move, work > move};
 }
 
 static uint64_t node_time(const CostCtx *x, const Node *n) {
@@ -155,11 +154,10 @@ static uint64_t node_time(const CostCtx *x, const Node *n) {
         int64_t ns = ir_get_i(n, A_cost_ns, 1);
         return ns < 1 ? 1 : (uint64_t)ns;
     }
-    double threads = x->c->threads, bandwidth = machine.bytes_per_ns * threads;
-    if (bandwidth > machine.max_bytes_per_ns) bandwidth = machine.max_bytes_per_ns;
-    double work = (double)op_flops(x->g, n) / (machine.flops_per_ns * threads);
-    double move = bytes_moved(x, n) / bandwidth;
-    return (uint64_t)((work > move ? work : move) + machine.fixed_ns);
+    double factor = x->device->factor[n->op];
+    double ns = cost_roofline(x->g, x->c, n, x->device).ns * (factor ? factor : 1);
+    ns += x->device->fixed_ns;
+    return ns < 1 ? 1 : ns > 1e18 ? (uint64_t)1e18 : (uint64_t)ns;
 }
 
 /* Packed weights and gradients have the bytes that the object says, states those of their weight.
@@ -200,12 +198,16 @@ const char *target_name(Target t) {
 }
 
 Cost *cost_analytic(Arena *a, const Graph *g, Target t, int threads) {
+    return cost_on_device(a, g, t, threads, device_default());
+}
+
+Cost *cost_on_device(Arena *a, const Graph *g, Target t, int threads, const Device *device) {
     Cost *c = ARENA_NEW(a, Cost);
     *c = (Cost){ARENA_ARRAY(a, uint64_t, g->nnode), ARENA_ARRAY(a, uint64_t, g->nnode),
                 ARENA_ARRAY(a, uint64_t, g->nstorage), ARENA_ARRAY(a, bool, g->nvalue), threads};
     for (StorageId s = 0; s < g->nstorage; s++) c->storage_bytes[s] = g->storage[s].bytes;
     Arena *scratch = arena_new();
-    CostCtx x = {.g = g, .c = c, .a = scratch, .known = map_new(scratch)};
+    CostCtx x = {.g = g, .c = c, .device = device, .a = scratch, .known = map_new(scratch)};
     if (t == TARGET_CPU) {
         fill_packed(scratch, g, c->packed);
         fill_packed_bytes(&x);

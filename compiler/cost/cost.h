@@ -19,11 +19,38 @@ typedef struct {
     int threads; /* that workspaces were computed for */
 } Cost;
 
-/* Analytic model: max(flops/peak, bytes/bandwidth) + a fixed part, with constants that
- * cost/README.md derives; workspace and packed sizes asked of the CPU runtime (runtime/cpu, query),
- * once per distinct geometry. Attributes cost_ns and workspace of a node go before the model. */
+/* Constants of the analytic model. */
+typedef struct {
+    const char *name;
+    double flops_per_ns; /* of one thread */
+    double bytes_per_ns; /* of one thread, up to max_bytes_per_ns for all */
+    double max_bytes_per_ns;
+    double fixed_ns;         /* of a call */
+    double factor[OP_COUNT]; /* measured time over the roofline's, by operator; 0: 1 */
+} Device;
+
+/* Analytic model: max(flops/peak, bytes/bandwidth) * factor of the operator + a fixed part;
+ * workspace and packed sizes asked of the CPU runtime (runtime/cpu, query), once per distinct
+ * geometry. Attributes cost_ns and workspace of a node go before the model. The device is the
+ * built-in one, whose constants cost/README.md derives, or one that was read. */
 Cost *cost_analytic(Arena *a, const Graph *g, Target t, int threads);
+Cost *cost_on_device(Arena *a, const Graph *g, Target t, int threads, const Device *device);
 /* A planning trace: times and workspace are what the attributes say, views may cost something. */
 Cost *cost_opaque(Arena *a, const Graph *g);
+
+/* ---- device.c, fit.c: --device ---- */
+const Device *device_default(void);
+bool device_read(Arena *a, Diag *d, const char *file, Device *out); /* false after reporting */
+void device_print(Text *out, const Device *device);
+/* start with its constants changed so that it predicts what was measured: factors of the operators
+ * in g, and the rates too when `rates`. */
+Device device_fit(const Graph *g, const Cost *measured, const Device *start, bool rates);
+
+/* ---- profile.c: --costs ---- */
+/* Replaces node_ns by the times that a trainer's --profile wrote: the least time of each node.
+ * Nodes that are not there keep the model's time, times the median ratio of the others. False after
+ * reporting: not a profile, or one of another graph, target or number of threads. */
+bool cost_read_profile(Arena *a, Diag *d, const char *file, const Graph *g, Target t,
+                       const char *model_sha256, Cost *c);
 
 #endif

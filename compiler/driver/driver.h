@@ -3,6 +3,7 @@
 #define DTRC_DRIVER_H
 
 #include "codegen.h"
+#include "explain.h"
 #include "onnx.h"
 #include "plan.h"
 #include "simplify.h"
@@ -17,6 +18,7 @@ typedef enum {
     VERB_INSPECT,
     VERB_PLAN,
     VERB_VERIFY,
+    VERB_CALIBRATE,
     VERB_OPS,
     VERB_HELP,
     VERB_VERSION
@@ -43,7 +45,10 @@ typedef struct {
     const char *out;       /* -o */
     const char *emit;      /* --emit DIR */
     const char *report;    /* --report FILE.html */
-    bool json;
+    const char *costs;     /* --costs FILE: a trainer's profile; NULL: the model's times */
+    const char *device;    /* --device FILE: constants of the cost model; NULL: built in */
+    const char *budgets;   /* of --sweep, as given; NULL: every 5 % */
+    bool json, explain, sweep;
     OnnxOptions onnx;
     const char *loss, *optimizer; /* as given; NULL: defaults */
     RoleRule *rule;
@@ -69,28 +74,43 @@ typedef struct {
     Graph *step; /* fused training step, what is planned and compiled */
     LossSpec loss;
     OptSpec opt;
+    Device device;
     Cost *cost;
     uint64_t persistent, peak, floor; /* bytes */
     uint64_t budget;
-    Plan *plan;
+    const Plan *plan;
     double planning_ms;
 } Work;
 
 /* Runs the stages up to and including `last`, or to Options.stop. The exit status; EXIT_DONE goes
  * on. */
 int pipeline_run(Arena *a, Diag *d, const Options *o, Stage last, Work *w);
+/* "60%" of the peak, or bytes; false after reporting. option: for the message. */
+bool pipeline_budget(Diag *d, const char *option, const char *text, uint64_t peak, uint64_t *out);
+/* Persistent bytes, peak and floor of a step that has its costs. */
+void pipeline_limits(const Options *o, Work *w);
 /* Whether Options.stop ended the run. */
 bool pipeline_stopped(const Options *o, Stage last);
 
-/* ---- inspect.c, report.c, init.c ---- */
+/* ---- inspect.c, report.c, explain.c, init.c ---- */
 int inspect_print(Arena *a, Diag *d, const Options *o);
 void ops_print(Arena *a, FILE *out);
 /* "overhead", "gap" and the rest: text on out, or one line of JSON */
 void report_plan(FILE *out, const Options *o, const Work *w);
+/* The keys of that JSON object. min: the smallest budget. */
+void report_fields(Text *t, const Work *w, double bound, uint64_t min);
+/* plan: what is there at the peak, what was dropped and made again; all of it with o->explain. */
+void explain_print(FILE *out, Arena *a, const Options *o, const Work *w);
+void explain_json(Text *t, const Work *w); /* all of it, one object */
+void html_text(Text *t, const char *s);    /* escaped for HTML and SVG */
 bool report_html(Arena *a, Diag *d, const Options *o, const Work *w);
 /* Status 3: smallest budget, lower bound, values at the peak. Always returns EXIT_BUDGET. */
 int report_infeasible(Arena *a, Diag *d, const Options *o, const Work *w);
 /* Initial values for --init and for weights whose external file is missing. */
 bool init_weights(Arena *a, Diag *d, Graph *g, const char *kind, uint64_t seed);
+
+/* ---- sweep.c, calibrate.c: exit statuses ---- */
+int sweep(Arena *a, Diag *d, const Options *o);     /* plan --sweep */
+int calibrate(Arena *a, Diag *d, const Options *o); /* needs o->costs */
 
 #endif

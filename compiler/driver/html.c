@@ -8,7 +8,7 @@
 
 enum { WIDTH = 1100, HEIGHT = 320, TOP_ROWS = 20 };
 
-static void html_text(Text *t, const char *s) {
+void html_text(Text *t, const char *s) {
     for (; *s; s++) switch (*s) {
         case '<': text_str(t, "&lt;"); break;
         case '>': text_str(t, "&gt;"); break;

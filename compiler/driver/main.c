@@ -114,6 +114,7 @@ static int verb_compile(Arena *a, Diag *d, const Options *o) {
 }
 
 static int verb_plan(Arena *a, Diag *d, const Options *o) {
+    if (o->sweep) return sweep(a, d, o);
     Work w = {0};
     int status = pipeline_run(a, d, o, ST_PLAN, &w);
     if (status != EXIT_DONE || pipeline_stopped(o, ST_PLAN)) return status;
@@ -134,6 +135,7 @@ static int verb_plan(Arena *a, Diag *d, const Options *o) {
     }
     if (o->report && !report_html(a, d, o, &w)) return EXIT_MACHINE;
     report_plan(stdout, o, &w);
+    if (!o->json) explain_print(stdout, a, o, &w);
     return EXIT_DONE;
 }
 
@@ -165,6 +167,7 @@ static int run(Arena *a, Diag *d, int argc, char **argv) {
     case VERB_INSPECT: return inspect_print(a, d, &o);
     case VERB_PLAN: return verb_plan(a, d, &o);
     case VERB_VERIFY: return verb_verify(a, d, &o);
+    case VERB_CALIBRATE: return calibrate(a, d, &o);
     case VERB_COMPILE: return verb_compile(a, d, &o);
     }
     return EXIT_USAGE;

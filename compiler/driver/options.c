@@ -26,6 +26,11 @@ typedef enum {
     O_SEED,
     O_THREADS,
     O_JSON,
+    O_EXPLAIN,
+    O_SWEEP,
+    O_BUDGETS,
+    O_COSTS,
+    O_DEVICE,
     O_REPORT,
     O_DUMP,
     O_STOP,
@@ -70,6 +75,16 @@ static const Row rows[] = {
     {O_THREADS, "--threads", NULL, "N",
      "threads of the trainer (default: the processors of this machine)"},
     {O_JSON, "--json", NULL, NULL, "machine-readable output"},
+    {O_EXPLAIN, "--explain", NULL, NULL,
+     "every recomputed node, every drop with the time it spans, what is there at\n"
+     "the peak (plan)"},
+    {O_SWEEP, "--sweep", NULL, NULL,
+     "overhead at every budget from the peak to the smallest; -o FILE.svg draws\n"
+     "it (plan)"},
+    {O_BUDGETS, "--budgets", NULL, "LIST", "budgets of --sweep, such as 100%,50%,2G"},
+    {O_COSTS, "--costs", NULL, "FILE", "times of nodes that a trainer's --profile measured"},
+    {O_DEVICE, "--device", NULL, "FILE",
+     "constants of the cost model (dtrc calibrate writes them)"},
     {O_REPORT, "--report", NULL, "FILE.html", "memory over time as a page (plan)"},
     {O_DUMP, "-d", NULL, "STAGE", "print a stage: import, simplify, train, fuse, cost, plan"},
     {O_STOP, "-s", NULL, "STAGE", "stop after a stage"},
@@ -88,6 +103,8 @@ void options_help(FILE *out) {
           "       dtrc plan MODEL --budget SIZE [--json] [-o PLAN.json] [--report FILE.html]\n"
           "       dtrc verify MODEL PLAN.json                         replay a plan with an "
           "independent checker\n"
+          "       dtrc plan MODEL --sweep [--json] [-o FILE.svg]      overhead over budgets\n"
+          "       dtrc calibrate MODEL --costs PROFILE [-o DEVICE.json]  fits the cost model\n"
           "       dtrc ops                                            the table of supported "
           "operators\n\n"
           "MODEL is an .onnx file or a text graph (.ir). Then train:\n"
@@ -233,6 +250,11 @@ static bool apply(Arena *a, Diag *d, const Row *r, const char *v, Options *o, Di
         o->threads = (int)n;
         return true;
     case O_JSON: o->json = true; return true;
+    case O_EXPLAIN: o->explain = true; return true;
+    case O_SWEEP: o->sweep = true; return true;
+    case O_BUDGETS: o->budgets = v; return true;
+    case O_COSTS: o->costs = v; return true;
+    case O_DEVICE: o->device = v; return true;
     case O_REPORT: o->report = v; return true;
     case O_DUMP: return parse_stage(d, v, &o->dump);
     case O_STOP: return parse_stage(d, v, &o->stop);
@@ -246,11 +268,8 @@ static Verb verb_by_name(const char *s) {
     static const struct {
         const char *name;
         Verb verb;
-    } verbs[] = {{"inspect", VERB_INSPECT},
-                 {"plan", VERB_PLAN},
-                 {"verify", VERB_VERIFY},
-                 {"ops", VERB_OPS},
-                 {"help", VERB_HELP}};
+    } verbs[] = {{"inspect", VERB_INSPECT},     {"plan", VERB_PLAN}, {"verify", VERB_VERIFY},
+                 {"calibrate", VERB_CALIBRATE}, {"ops", VERB_OPS},   {"help", VERB_HELP}};
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         if (!strcmp(s, verbs[i].name)) return verbs[i].verb;
     return VERB_COMPILE;
@@ -261,6 +280,11 @@ static bool is_model(const Options *o, const char *out) {
     struct stat m, s;
     return out && !stat(o->model, &m) && !stat(out, &s) && S_ISREG(m.st_mode) &&
            m.st_dev == s.st_dev && m.st_ino == s.st_ino;
+}
+
+static bool is_svg(const char *path) {
+    size_t n = strlen(path);
+    return n > 4 && !strcmp(path + n - 4, ".svg");
 }
 
 static bool check(Diag *d, const Options *o, int npos) {
@@ -276,6 +300,16 @@ static bool check(Diag *d, const Options *o, int npos) {
     if (o->verb == VERB_COMPILE && o->plan.bytes_only)
         return usage(d, "--accounting bytes is for plan only: a trainer needs addresses");
     if (o->report && o->verb != VERB_PLAN) return usage(d, "--report belongs to plan");
+    if (o->explain && o->verb != VERB_PLAN) return usage(d, "--explain belongs to plan");
+    if (o->sweep && o->verb != VERB_PLAN) return usage(d, "--sweep belongs to plan");
+    if (o->budgets && !o->sweep) return usage(d, "--budgets belongs to --sweep");
+    if (o->sweep && o->budget) return usage(d, "--sweep takes --budgets LIST, not --budget");
+    if (o->sweep && (o->explain || o->report))
+        return usage(d, "--sweep makes many plans: --explain and --report are for one");
+    if (o->sweep && o->out && !is_svg(o->out))
+        return usage(d, "-o %s: --sweep draws a picture, expected FILE.svg", o->out);
+    if (o->verb == VERB_CALIBRATE && !o->costs)
+        return usage(d, "calibrate needs --costs FILE: what ./TRAINER --profile FILE wrote");
     return true;
 }
 

@@ -111,46 +111,63 @@ static int build_step(Arena *a, Diag *d, const Options *o, Work *w) {
     return EXIT_DONE;
 }
 
-static void print_costs(Arena *a, const Work *w) {
+/* The device is read before there is a graph: what can be refused early is. */
+static int make_cost(Arena *a, Diag *d, const Options *o, Work *w) {
+    int threads = o->threads ? o->threads : omp_get_num_procs();
+    w->cost = w->is_trace ? cost_opaque(a, w->step)
+                          : cost_on_device(a, w->step, o->target, threads, &w->device);
+    if (o->costs && !cost_read_profile(a, d, o->costs, w->step, o->target, w->info.sha256, w->cost))
+        return EXIT_MODEL;
+    return EXIT_DONE;
+}
+
+static void print_costs(Arena *a, const Options *o, const Work *w) {
+    printf("# graph %016llx, target %s, threads %d, times of %s\n",
+           (unsigned long long)ir_digest(w->step), target_name(o->target), w->cost->threads,
+           diag_name(a, o->costs      ? o->costs
+                        : w->is_trace ? "the trace"
+                                      : w->device.name));
     for (NodeId n = 0; n < w->step->nnode; n++)
         printf("%6u %-16s %12llu ns %12llu workspace  %s\n", n, op_def(w->step->node[n].op)->name,
                (unsigned long long)w->cost->node_ns[n],
                (unsigned long long)w->cost->node_workspace[n], diag_name(a, w->step->node[n].name));
 }
 
-/* "60%" of the peak without recomputation, or bytes. */
-static bool resolve_budget(Diag *d, const Options *o, Work *w) {
-    if (!o->budget) {
-        w->budget = w->peak;
-        return true;
-    }
-    if (ends_with(o->budget, "%")) {
+bool pipeline_budget(Diag *d, const char *option, const char *text, uint64_t peak, uint64_t *out) {
+    if (ends_with(text, "%")) {
         char *end;
-        double p = strtod(o->budget, &end);
-        if (end == o->budget || strcmp(end, "%") || !(p > 0) || p > 1e6)
-            return diag_error(
-                d, (Place){0},
-                "--budget %s: expected a size such as 4G or a percentage such as 60%%", o->budget);
-        w->budget = (uint64_t)((double)w->peak * (p / 100));
+        double p = strtod(text, &end);
+        if (end != text && !strcmp(end, "%") && p > 0 && p <= 1e6) {
+            *out = (uint64_t)((double)peak * (p / 100));
+            return true;
+        }
+    } else if (parse_bytes(text, out)) {
         return true;
     }
-    if (parse_bytes(o->budget, &w->budget)) return true;
     return diag_error(d, (Place){0},
-                      "--budget %s: expected a size such as 4G, 512M or a percentage such as 60%%",
-                      o->budget);
+                      "%s %s: expected a size such as 4G, 512M or a percentage such as 60%%",
+                      option, text);
 }
 
-static int make_plan(Arena *a, Diag *d, const Options *o, Work *w) {
+void pipeline_limits(const Options *o, Work *w) {
     bool bytes_only = o->plan.bytes_only;
     w->persistent = plan_persistent_bytes(w->step, w->cost, bytes_only);
     w->peak = plan_peak_without_budget(w->step, w->cost, bytes_only);
     w->floor = plan_floor(w->step, w->cost, bytes_only);
-    if (!resolve_budget(d, o, w)) return EXIT_USAGE;
+}
+
+static int make_plan(Arena *a, Diag *d, const Options *o, Work *w) {
+    pipeline_limits(o, w);
+    w->budget = w->peak;
+    if (o->budget && !pipeline_budget(d, "--budget", o->budget, w->peak, &w->budget))
+        return EXIT_USAGE;
     PlanOptions po = o->plan;
     po.budget = w->budget;
     struct timespec t0, t1;
     clock_gettime(CLOCK_MONOTONIC, &t0);
-    PlanStatus st = plan_make(a, w->step, w->cost, &po, &w->plan);
+    Plan *plan = NULL;
+    PlanStatus st = plan_make(a, w->step, w->cost, &po, &plan);
+    w->plan = plan;
     clock_gettime(CLOCK_MONOTONIC, &t1);
     w->planning_ms =
         (double)(t1.tv_sec - t0.tv_sec) * 1e3 + (double)(t1.tv_nsec - t0.tv_nsec) / 1e6;
@@ -174,14 +191,15 @@ bool pipeline_stopped(const Options *o, Stage last) {
 }
 
 int pipeline_run(Arena *a, Diag *d, const Options *o, Stage last, Work *w) {
+    w->device = *device_default();
+    if (o->device && !device_read(a, d, o->device, &w->device)) return EXIT_MODEL;
     int status = load(a, d, o, w);
     if (status != EXIT_DONE) return status;
     status = build_step(a, d, o, w);
     if (status != EXIT_DONE || pipeline_stopped(o, ST_FUSE)) return status;
-    int threads = o->threads ? o->threads : omp_get_num_procs();
-    w->cost = w->is_trace ? cost_opaque(a, w->step)
-                          : cost_analytic(a, w->step, o->target, threads);
-    if (o->dump == ST_COST) print_costs(a, w);
+    status = make_cost(a, d, o, w);
+    if (status != EXIT_DONE) return status;
+    if (o->dump == ST_COST) print_costs(a, o, w);
     if (last < ST_PLAN || pipeline_stopped(o, ST_COST)) return EXIT_DONE;
     return make_plan(a, d, o, w);
 }

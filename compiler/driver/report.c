@@ -13,28 +13,43 @@ static uint32_t count_storages(const Graph *g) {
     return n;
 }
 
-static void plan_json(FILE *out, const Options *o, const Work *w) {
+void report_fields(Text *t, const Work *w, double bound, uint64_t min) {
     const Plan *p = w->plan;
-    double over = plan_overhead(p), bound = plan_lower_bound(w->step, w->cost, p->budget);
+    double over = plan_overhead(p);
+    text_add(t,
+             "\"nodes\": %u, \"storages\": %u, \"base_cost_ns\": %llu, \"planned_cost_ns\": %llu, "
+             "\"overhead\": %.6f, \"lower_bound\": %.6f, \"gap\": %.6f, "
+             "\"peak_without_budget_bytes\": %llu, ",
+             w->step->nnode, count_storages(w->step), (unsigned long long)p->base_ns,
+             (unsigned long long)p->cost_ns, over, bound, over - bound,
+             (unsigned long long)w->peak);
+    text_add(t,
+             "\"budget_bytes\": %llu, \"persistent_bytes\": %llu, \"arena_bytes\": %llu, "
+             "\"byte_peak\": %llu, \"floor_bytes\": %llu, \"min_budget_bytes\": %llu, "
+             "\"recomputed_runs\": %u, \"evictions\": %u, \"planner\": \"%s\", "
+             "\"planning_ms\": %.1f",
+             (unsigned long long)p->budget, (unsigned long long)p->persistent_bytes,
+             (unsigned long long)p->arena_bytes, (unsigned long long)p->byte_peak,
+             (unsigned long long)w->floor, (unsigned long long)min, p->recomputed_runs,
+             p->evictions, p->planner, w->planning_ms);
+}
+
+static void plan_json(FILE *out, const Options *o, const Work *w) {
     PlanOptions po = o->plan;
     po.quick = true;
-    uint64_t min = plan_min_budget(w->step, w->cost, &po);
-    fprintf(out,
-            "{\"nodes\": %u, \"storages\": %u, \"base_cost_ns\": %llu, \"planned_cost_ns\": %llu, "
-            "\"overhead\": %.6f, "
-            "\"lower_bound\": %.6f, \"gap\": %.6f, \"peak_without_budget_bytes\": %llu, "
-            "\"budget_bytes\": %llu, "
-            "\"persistent_bytes\": %llu, \"arena_bytes\": %llu, \"byte_peak\": %llu, "
-            "\"floor_bytes\": %llu, "
-            "\"min_budget_bytes\": %llu, \"recomputed_runs\": %u, \"evictions\": %u, \"planner\": "
-            "\"%s\", "
-            "\"planning_ms\": %.1f}\n",
-            w->step->nnode, count_storages(w->step), (unsigned long long)p->base_ns,
-            (unsigned long long)p->cost_ns, over, bound, over - bound, (unsigned long long)w->peak,
-            (unsigned long long)p->budget, (unsigned long long)p->persistent_bytes,
-            (unsigned long long)p->arena_bytes, (unsigned long long)p->byte_peak,
-            (unsigned long long)w->floor, (unsigned long long)min, p->recomputed_runs, p->evictions,
-            p->planner, w->planning_ms);
+    Arena *a = arena_new();
+    Text t;
+    text_init(&t, a);
+    text_char(&t, '{');
+    report_fields(&t, w, plan_lower_bound(w->step, w->cost, w->plan->budget),
+                  plan_min_budget(w->step, w->cost, &po));
+    if (o->explain) {
+        text_str(&t, ", \"explain\": ");
+        explain_json(&t, w);
+    }
+    text_str(&t, "}\n");
+    fputs(t.at, out);
+    arena_free(a);
 }
 
 void report_plan(FILE *out, const Options *o, const Work *w) {

@@ -194,8 +194,8 @@ Status dtrt_report_profile(Runtime *rt) {
     dtrt_json_string(f, p->command);
     fprintf(f,
             ",\"model_sha256\":\"%s\",\"graph\":\"%016" PRIx64
-            "\",\"target\":\"%s\",\"threads\":%d,\"nodes\":[",
-            p->model_sha256, p->graph_digest, p->target, rt->ctx.threads);
+            "\",\"target\":\"%s\",\"threads\":%d,\"batch\":%" PRId64 ",\"nodes\":[",
+            p->model_sha256, p->graph_digest, p->target, rt->ctx.threads, dtrt_program_batch(p));
     const char *separator = "";
     for (uint32_t i = 0; i < p->nrun; i++) {
         bool seen = false;

@@ -1,0 +1,69 @@
+/* device.c - the constants of the analytic model as a file, and their fit to measured times.
+ *
+ *   {"format": "dtrc-device", "version": 1, "name": "...",
+ *    "flops_per_ns": 95, "bytes_per_ns": 12, "max_bytes_per_ns": 48, "fixed_ns": 1500,
+ *    "operators": {"Conv": 1.05, "Fused": 0.9}}
+ *
+ * "operators" multiply what the roofline says; an operator that is not there has the factor 1.
+ */
+#include "measured.h"
+
+#include <string.h>
+
+/* Rates and factors that make sense; what is outside is a mistake of units. */
+static const double rate_min = 1e-3, rate_max = 1e6, factor_min = 1e-3, factor_max = 1e3,
+                    fixed_max = 1e9;
+
+const Device *device_default(void) {
+    static const Device x = {.name = "built in",
+                             .flops_per_ns = 40,
+                             .bytes_per_ns = 12,
+                             .max_bytes_per_ns = 48,
+                             .fixed_ns = 1500};
+    return &x;
+}
+
+bool device_read(Arena *a, Diag *d, const char *file, Device *out) {
+    *out = *device_default();
+    cJSON *root = json_open(a, d, file, "dtrc-device");
+    if (!root) return false;
+    const char *name = json_string(root, "name");
+    out->name = arena_str(a, name ? name : file);
+    bool ok = json_number(d, file, root, "flops_per_ns", rate_min, rate_max, &out->flops_per_ns) &&
+              json_number(d, file, root, "bytes_per_ns", rate_min, rate_max, &out->bytes_per_ns) &&
+              json_number(d, file, root, "max_bytes_per_ns", rate_min, rate_max,
+                          &out->max_bytes_per_ns) &&
+              json_number(d, file, root, "fixed_ns", 0, fixed_max, &out->fixed_ns);
+    memset(out->factor, 0, sizeof out->factor);
+    const cJSON *table = cJSON_GetObjectItemCaseSensitive(root, "operators"), *j;
+    if (ok && table && !cJSON_IsObject(table))
+        ok = diag_error(d, (Place){.file = file}, "expected an object for \"operators\"");
+    if (ok && table) cJSON_ArrayForEach(j, table) {
+            OpCode op = ir_op_by_name(j->string);
+            if (op == OP_NONE)
+                ok =
+                    diag_error(d, (Place){.file = file}, "\"operators\": there is no operator '%s'",
+                               diag_name(a, j->string));
+            ok = ok &&
+                 json_number(d, file, table, j->string, factor_min, factor_max, &out->factor[op]);
+            if (!ok) break;
+        }
+    cJSON_Delete(root);
+    return ok;
+}
+
+void device_print(Text *t, const Device *x) {
+    text_str(t, "{\"format\": \"dtrc-device\", \"version\": 1, \"name\": ");
+    text_json(t, x->name);
+    text_add(t,
+             ",\n \"flops_per_ns\": %.4g, \"bytes_per_ns\": %.4g, \"max_bytes_per_ns\": %.4g, "
+             "\"fixed_ns\": %.4g,\n \"operators\": {",
+             x->flops_per_ns, x->bytes_per_ns, x->max_bytes_per_ns, x->fixed_ns);
+    bool first = true;
+    for (OpCode op = 1; op < OP_COUNT; op++) {
+        if (!x->factor[op]) continue;
+        text_add(t, "%s\"%s\": %.4g", first ? "" : ", ", ir_op_name(op), x->factor[op]);
+        first = false;
+    }
+    text_str(t, "}}\n");
+}
