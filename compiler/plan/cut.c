@@ -62,7 +62,7 @@ struct Cut {
     /* per run */
     uint32_t *run_node; /* R_r or NO_ID */
     double *run_ns;     /* views included */
-    bool *counted;      /* per tensor: view already in view_ns */
+    bool *counted;      /* a run of a view that is in view_ns already */
     uint32_t *runs;     /* those that have a node */
     uint32_t nruns;
     /* per arc */
@@ -101,7 +101,7 @@ Cut *cut_new(Arena *a, const Problem *p) {
     c->drop = ARENA_ARRAY(a, uint32_t, ns);
     c->run_node = ARENA_ARRAY(a, uint32_t, nr);
     c->run_ns = ARENA_ARRAY(a, double, nr);
-    c->counted = ARENA_ARRAY(a, bool, p->ntensor);
+    c->counted = ARENA_ARRAY(a, bool, nr);
     c->runs = ARENA_ARRAY(a, uint32_t, nr);
     c->bytes = ARENA_ARRAY(a, double, arcs);
     c->capacity = ARENA_ARRAY(a, int64_t, arcs);
@@ -148,6 +148,7 @@ static bool is_open(const Cut *c, const CutPoint *at, uint32_t t) {
 
 static void see(Cut *c, uint32_t t, uint8_t level) {
     StorageId s = c->p->storage[t];
+    while (t > c->p->nstorage && c->p->def[t - 1] == c->p->def[t]) t--; /* views of one run */
     if (!c->need[s]) {
         c->need[s] = level;
         c->order[c->norder++] = s;
@@ -182,8 +183,8 @@ static void fill_needed(Cut *c, const CutPoint *at) {
 
 static void add_views(Cut *c, uint32_t t) {
     const Problem *p = c->p;
-    for (; t != NO_ID && t >= p->nstorage && !c->counted[t]; t = view_base(p, t)) {
-        c->counted[t] = true;
+    for (; t != NO_ID && t >= p->nstorage && !c->counted[p->def[t]]; t = view_base(p, t)) {
+        c->counted[p->def[t]] = true;
         c->view_ns[p->storage[t]] += (double)p->ns[p->def[t]];
     }
 }
@@ -192,7 +193,8 @@ static void add_views(Cut *c, uint32_t t) {
 static void fill_view_costs(Cut *c, const CutPoint *at) {
     const Problem *p = c->p;
     for (uint32_t i = 0; i < c->norder; i++) c->view_ns[c->order[i]] = 0;
-    for (uint32_t t = p->nstorage; t < p->ntensor; t++) c->counted[t] = false;
+    for (uint32_t t = p->nstorage; t < p->ntensor; t++)
+        if (p->def[t] != NO_ID) c->counted[p->def[t]] = false;
     for (uint32_t t = p->nstorage; t < p->ntensor; t++)
         if (at->need[t] && c->need[p->storage[t]] == SURE && is_open(c, at, t)) add_views(c, t);
     for (uint32_t i = 0; i < c->norder; i++)
@@ -359,7 +361,7 @@ static void load_low(Cut *c) {
 }
 
 enum { MOST_FLOWS = 64 };
-static const double exact = 1e-6;
+static const double exact = 1e-6, close_to_best = 0.98;
 
 /* The cut at a price above that of the lower end; raises the value. */
 static Line cut_at(Cut *c, const CutPoint *at, CutResult *r, double price) {
@@ -449,15 +451,145 @@ static void fix_effects(const Problem *p, uint32_t run, uint8_t *state) {
     }
 }
 
-bool cut_base_point(Arena *a, const Problem *p, uint32_t run, uint64_t capacity, CutPoint *at) {
-    uint8_t *state = ARENA_ARRAY(a, uint8_t, p->nstorage);
-    bool *need = ARENA_ARRAY(a, bool, p->ntensor);
-    uint32_t *last = ARENA_ARRAY(a, uint32_t, p->ntensor);
-    fill_last_uses(p, last);
+/* A point of the base order, with room for its arrays. */
+typedef struct {
+    CutPoint at;
+    uint8_t *state;
+    bool *need;
+    uint32_t *last; /* per tensor: last use */
+} BasePoint;
+
+static BasePoint base_point_new(Arena *a, const Problem *p) {
+    BasePoint b = {.state = ARENA_ARRAY(a, uint8_t, p->nstorage),
+                   .need = ARENA_ARRAY(a, bool, p->ntensor),
+                   .last = ARENA_ARRAY(a, uint32_t, p->ntensor)};
+    fill_last_uses(p, b.last);
+    return b;
+}
+
+static bool set_base_point(const Problem *p, BasePoint *b, uint32_t run, uint64_t capacity) {
+    memset(b->state, CUT_MAY_KEEP, p->nstorage);
     for (uint32_t t = 0; t < p->ntensor; t++)
-        need[t] = p->def[t] != NO_ID && p->def[t] < run && last[t] > run;
-    uint64_t used = working_set(p, run, state);
-    fix_effects(p, run, state);
-    *at = (CutPoint){.run = run, .capacity = capacity - used, .state = state, .need = need};
+        b->need[t] = p->def[t] != NO_ID && p->def[t] < run && b->last[t] > run;
+    uint64_t used = working_set(p, run, b->state);
+    fix_effects(p, run, b->state);
+    b->at = (CutPoint){.run = run, .capacity = capacity - used, .state = b->state, .need = b->need};
     return used <= capacity;
+}
+
+bool cut_base_point(Arena *a, const Problem *p, uint32_t run, uint64_t capacity, CutPoint *at) {
+    BasePoint b = base_point_new(a, p);
+    bool fits = set_base_point(p, &b, run, capacity);
+    *at = b.at;
+    return fits;
+}
+
+/* Points of the base order where memory is over the capacity when nothing is dropped before its
+ * last use: what that takes beyond the capacity, 0 for effects and where all fits; working sets. */
+static void fill_excess(Arena *a, const Problem *p, const uint32_t *last, uint64_t capacity,
+                        double *over, double *set) {
+    double live = 0;
+    uint8_t *state = ARENA_ARRAY(a, uint8_t, p->nstorage);
+    uint32_t *end = ARENA_ARRAY(a, uint32_t, p->nstorage);
+    for (uint32_t t = 0; t < p->ntensor; t++)
+        if (last[t] > end[p->storage[t]]) end[p->storage[t]] = last[t];
+    for (StorageId s = 0; s < p->nstorage; s++) {
+        if (!p->is_temp[s] || p->def[s] == NO_ID || end[s] <= p->def[s] + 1) continue;
+        over[p->def[s] + 1] += (double)p->bytes[s];
+        over[end[s]] -= (double)p->bytes[s];
+    }
+    for (uint32_t r = 0; r < p->nrun; r++) {
+        set[r] = (double)working_set(p, r, state);
+        double most = (live += over[r]) + set[r];
+        EACH(p->in, r, t) {
+            StorageId s = p->storage[t];
+            if (state[s] == CUT_FIXED && end[s] > r) most -= (double)p->bytes[s];
+            state[s] = CUT_MAY_KEEP;
+        }
+        over[r] = p->effect[r] || most < (double)capacity ? 0 : most - (double)capacity;
+    }
+    over[p->nrun] = 0;
+}
+
+/* Points of each kind that are looked at; cuts that say whether one is worth more. */
+enum { SAMPLES = 24, SCREEN = 2 };
+
+typedef struct {
+    Cut *cut;
+    BasePoint point;
+    uint64_t capacity;
+    VEC(uint32_t) peak;
+    CutBound *best;
+} Scan;
+
+/* One cut at the price of the best point so far; all of them when that comes close. */
+static void look(Scan *x, uint32_t run) {
+    CutResult r;
+    CutPoint *at = &x->point.at;
+    if (!x->best->feasible) return;
+    x->best->feasible = set_base_point(x->cut->p, &x->point, run, x->capacity);
+    if (!x->best->feasible) return;
+    if (x->best->run != NO_ID) {
+        at->guess = x->best->price;
+        at->flows = SCREEN;
+        cut_solve(x->cut, at, &r);
+        if (r.value < close_to_best * x->best->value) return;
+        at->flows = 0;
+    }
+    cut_solve(x->cut, at, &r);
+    x->best->feasible = r.feasible;
+    if (!r.feasible || r.value <= x->best->value) return;
+    x->best->value = r.value;
+    x->best->run = run;
+    x->best->price = r.price;
+    memcpy(x->best->keep, r.keep, x->cut->p->nstorage * sizeof *r.keep);
+}
+
+/* Local maxima of memory all over the step, then ever closer to the best one. */
+static void scan_peaks(Scan *x) {
+    uint32_t step = x->peak.n / SAMPLES + 1;
+    for (uint32_t i = step / 2; i < x->peak.n; i += step) look(x, x->peak.at[i]);
+    while (step > 1) {
+        step /= 2;
+        uint32_t at = 0;
+        while (at < x->peak.n && x->peak.at[at] < x->best->run) at++;
+        if (at >= step) look(x, x->peak.at[at - step]);
+        if (at + step < x->peak.n) look(x, x->peak.at[at + step]);
+    }
+}
+
+/* The largest working sets: there is the least room. */
+static void scan_sets(Scan *x, const double *over, double *set, uint32_t nrun) {
+    for (uint32_t k = 0; k < SAMPLES; k++) {
+        uint32_t most = NO_ID;
+        for (uint32_t r = 0; r < nrun; r++)
+            if (over[r] > 0 && set[r] > 0 && (most == NO_ID || set[r] > set[most])) most = r;
+        if (most == NO_ID) return;
+        look(x, most);
+        set[most] = 0;
+    }
+}
+
+void cut_bound(Arena *a, const Problem *p, uint64_t capacity, CutBound *best) {
+    *best = (CutBound){.feasible = p->floor_bytes <= capacity,
+                       .run = NO_ID,
+                       .keep = ARENA_ARRAY(a, bool, p->nstorage)};
+    if (!best->feasible) return;
+    Arena *scratch = arena_new();
+    Scan x = {cut_new(scratch, p), base_point_new(scratch, p), capacity, {0}, best};
+    double *over = ARENA_ARRAY(scratch, double, (uint64_t)p->nrun + 1),
+           *set = ARENA_ARRAY(scratch, double, p->nrun);
+    fill_excess(scratch, p, x.point.last, capacity, over, set);
+    uint32_t highest = 0;
+    for (uint32_t r = 0; r < p->nrun; r++) {
+        if (over[r] <= 0 || (r && over[r - 1] > over[r]) || over[r + 1] > over[r]) continue;
+        if (over[r] > over[highest]) highest = r;
+        VEC_PUSH(scratch, x.peak, r);
+    }
+    if (over[highest] > 0) {
+        look(&x, highest);
+        scan_peaks(&x);
+        scan_sets(&x, over, set, p->nrun);
+    }
+    arena_free(scratch);
 }

@@ -52,16 +52,17 @@ void cut_solve(Cut *c, const CutPoint *at, CutResult *r);
 /* ---- the bound ---- */
 
 typedef struct {
-    double value; /* ns; a valid lower bound on the extra time of any plan, see cut.c */
-    uint32_t run; /* the point that gives it; NO_ID: memory suffices everywhere */
-    double price; /* ns per byte there */
-    bool *keep;   /* per storage, there: a good choice of what to keep */
+    bool feasible; /* false: no plan exists; nothing else is valid then */
+    double value;  /* ns; a valid lower bound on the extra time of any plan, see cut.c */
+    uint32_t run;  /* the point that gives it; NO_ID: memory suffices everywhere */
+    double price;  /* ns per byte there */
+    bool *keep;    /* per storage: a good choice of what to keep there */
 } CutBound;
 
-/* Over all points of the base order. capacity: bytes of the arena. */
-void cut_bound(Arena *a, const Problem *p, uint64_t capacity, CutBound *b);
-/* The point of the base order at `run` as a CutPoint whose arrays live in a; false when the run's
- * own working set does not fit. */
+/* The best of some points of the base order. capacity: bytes of the arena. */
+void cut_bound(Arena *a, const Problem *p, uint64_t capacity, CutBound *best);
+/* The base order at `run` as a CutPoint whose arrays live in a; false when the run's own working
+ * set does not fit. */
 bool cut_base_point(Arena *a, const Problem *p, uint32_t run, uint64_t capacity, CutPoint *at);
 
 #endif

@@ -83,7 +83,19 @@ static inline double plan_overhead(const Plan *p) {
 PlanStatus plan_make(Arena *a, const Graph *g, const Cost *c, const PlanOptions *o, Plan **out);
 bool plan_known(const char *planner);
 
-/* ---- bounds.c, retain.c --------------------------------------------------------------------- */
+/* ---- lower.c ------------------------------------------------------------------------------- */
+/* Proven for any recomputation, with first runs in the base order and updates at their place or
+ * later. */
+typedef struct {
+    bool feasible;         /* false: no plan exists; nothing else is valid then */
+    double overhead;       /* plan_overhead of any plan is at least this */
+    double retention, cut; /* what the two kinds of bound say; see lower.c */
+    NodeId node;           /* the cut at this node is the larger one; NO_ID: retention is */
+} PlanBound;
+PlanBound plan_bound(const Graph *g, const Cost *c, uint64_t budget, bool bytes_only);
+double plan_lower_bound(const Graph *g, const Cost *c, uint64_t budget); /* its overhead */
+
+/* ---- bounds.c ------------------------------------------------------------------------------ */
 /* bytes_only: by byte sums without rounding and addresses, as PlanOptions.bytes_only counts. */
 uint64_t plan_persistent_bytes(const Graph *g, const Cost *c, bool bytes_only);
 /* Peak without recomputation (persistent + arena): the smallest that our placement reaches, or the
@@ -95,11 +107,14 @@ uint64_t plan_floor(const Graph *g, const Cost *c, bool bytes_only);
  * the result it does succeed. Precise to 0.5 %; with o->quick the search of a large graph ends
  * earlier, with the best that it found. */
 uint64_t plan_min_budget(const Graph *g, const Cost *c, const PlanOptions *o);
-/* A proven lower bound on cost_ns / base_ns - 1 under the budget for the base order (0 when the
- * bound is trivial). */
-double plan_lower_bound(const Graph *g, const Cost *c, uint64_t budget);
 /* Values live at the peak of the plan without recomputation, largest first; for messages. */
 uint32_t plan_peak_values(const Graph *g, const Cost *c, ValueId *out, uint32_t max);
+
+/* ---- views.c ---- */
+/* For readers to whom every operator is a run: the plan with runs of the views that cost nothing,
+ * each right before it is read first and again after its storage was dropped. Views that nobody
+ * reads stay out. */
+const Plan *plan_run_views(Arena *a, const Graph *g, const Cost *c, const Plan *p);
 
 /* ---- verify.c, json.c ------------------------------------------------------------------------ */
 bool plan_verify(Diag *d, const Graph *g, const Cost *c, const Plan *p);

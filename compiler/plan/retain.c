@@ -16,12 +16,14 @@
  * So extra time is at least min sum c_i (1 - y_i)   subject to, at each t,   sum b_i y_i <= C_t,
  * and by weak duality at least, for any prices l_t >= 0,
  *     f(l) = sum_i min(c_i, b_i * (sum of l_t that i spans)) - sum_t l_t C_t.
- * Effects may run at their place or later (deferred updates): a use by an effect ends a gap only
- * when it is the last one, and runs of effects give no memory constraint.
+ * A view that costs something is lost with its storage: views made before the gap that the use at
+ * its end reads run again within it, so their times add to c_i. Effects may run at their place or
+ * later (deferred updates): a use by an effect ends a gap only when it is the last one, and runs of
+ * effects give no memory constraint.
  *
  * Subgradient ascent on f from the best price of one moment; every iterate is a valid bound, the
  * best one is kept. What cannot be made twice (results of effects) has infinite c_i. */
-#include "strategy.h"
+#include "retain.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -30,13 +32,8 @@
 enum { MIN_ROUNDS = 600, MAX_ROUNDS = 4000, WORK = 40000000 };
 
 typedef struct {
-    uint32_t from, to; /* spans first runs t with from < t < to */
-    double bytes, cost;
-} Gap;
-
-typedef struct {
     uint32_t n, nrun;
-    Gap *gap;
+    RetainGap *gap;
     double *room;   /* C_t */
     double *price;  /* l_t */
     double *best;   /* the l_t of the best value */
@@ -53,10 +50,33 @@ static double share_of(const Problem *p, StorageId s) {
     return (double)p->ns[r] * (double)p->bytes[s] / all;
 }
 
+/* Time of the views of s made at `from` or before that a use at `to` needs. wanted: per tensor,
+ * scratch, all false. Tensors of one run have consecutive numbers; those of a view follow its base.
+ */
+static double views_cost(const Problem *p, StorageId s, uint32_t from, uint32_t to, bool *wanted) {
+    double cost = 0;
+    uint32_t first = p->views.first[s], done = NO_ID;
+    if (!list_len(&p->views, s)) return 0;
+    if (to < p->nrun) EACH(p->in, to, t) wanted[t] = p->storage[t] == s;
+    for (uint32_t i = 0; i < p->noutput && to == p->nrun; i++)
+        if (p->storage[p->output[i]] == s) wanted[p->output[i]] = true;
+    for (uint32_t i = p->views.first[s + 1]; i-- > first;) {
+        uint32_t t = p->views.at[i], r = p->def[t];
+        if (!wanted[t] || r > from) continue;
+        EACH(p->in, r, u) if (p->storage[u] == s) wanted[u] = true;
+        if (r != done) cost += (double)p->ns[r];
+        done = r;
+    }
+    EACH(p->views, s, t) wanted[t] = false;
+    wanted[s] = false;
+    return cost;
+}
+
 static void fill_gaps(Arena *a, const Problem *p, Retain *x) {
     uint32_t most = 0;
     for (StorageId s = 0; s < p->nstorage; s++) most += list_len(&p->users, s) + 1;
-    x->gap = ARENA_ARRAY(a, Gap, most);
+    x->gap = ARENA_ARRAY(a, RetainGap, most);
+    bool *wanted = ARENA_ARRAY(a, bool, p->ntensor);
     for (StorageId s = 0; s < p->nstorage; s++) {
         if (!p->is_temp[s] || p->def[s] == NO_ID || !p->bytes[s]) continue;
         uint32_t last = p->def[s];
@@ -67,7 +87,12 @@ static void fill_gaps(Arena *a, const Problem *p, Retain *x) {
             uint32_t next = end ? p->nrun : p->users.at[u];
             bool last_use = end || (u + 1 == p->users.first[s + 1] && !p->is_output[s]);
             if (!end && p->effect[next] && !last_use) continue;
-            if (next > last + 1) x->gap[x->n++] = (Gap){last, next, (double)p->bytes[s], cost};
+            if (next > last + 1)
+                x->gap[x->n++] = (RetainGap){.storage = s,
+                                             .from = last,
+                                             .to = next,
+                                             .bytes = (double)p->bytes[s],
+                                             .cost = cost + views_cost(p, s, last, next, wanted)};
             last = next;
         }
     }
@@ -94,7 +119,7 @@ static double value_at(Retain *x) {
     memset(x->load, 0, (x->nrun + 1) * sizeof *x->load);
     double f = 0;
     for (uint32_t i = 0; i < x->n; i++) {
-        const Gap *g = &x->gap[i];
+        const RetainGap *g = &x->gap[i];
         double hold = g->bytes * (x->prefix[g->to] - x->prefix[g->from + 1]);
         if (hold < g->cost) {
             f += hold;
@@ -155,6 +180,7 @@ static double ascend(Retain *x) {
         double f = value_at(x), norm = 0;
         if (f > best * (1 + 1e-6) + 1e-9) {
             best = f;
+            memcpy(x->best, x->price, x->nrun * sizeof *x->best);
             idle = 0;
         } else if (++idle >= 8) {
             reach /= 2;
@@ -173,26 +199,29 @@ static double ascend(Retain *x) {
     return best < scale ? best : scale; /* unbounded prices: no plan at all */
 }
 
-/* The bound in ns. */
-static double solve(Arena *a, const Problem *p, uint64_t capacity) {
+static void fill_holds(const Retain *x, Retention *out) {
+    x->prefix[0] = 0;
+    for (uint32_t t = 0; t < x->nrun; t++) x->prefix[t + 1] = x->prefix[t] + x->best[t];
+    for (uint32_t i = 0; i < x->n; i++) {
+        RetainGap *g = &x->gap[i];
+        g->hold = g->bytes * (x->prefix[g->to] - x->prefix[g->from + 1]);
+    }
+    out->price = x->best;
+    out->ngap = x->n;
+    out->gap = x->gap;
+}
+
+void retain_solve(Arena *a, const Problem *p, uint64_t capacity, Retention *out) {
     Retain x = {.nrun = p->nrun};
     uint64_t n = (uint64_t)p->nrun + 1;
     x.room = ARENA_ARRAY(a, double, n);
     x.price = ARENA_ARRAY(a, double, n);
+    x.best = ARENA_ARRAY(a, double, n);
     x.prefix = ARENA_ARRAY(a, double, n);
     x.load = ARENA_ARRAY(a, double, n);
     fill_gaps(a, p, &x);
     fill_room(p, capacity, &x);
     start_at_peak(a, &x);
-    return ascend(&x);
-}
-
-double plan_lower_bound(const Graph *g, const Cost *c, uint64_t budget) {
-    Arena *t = arena_new();
-    const Problem *p = problem_new(t, g, c, NULL, false);
-    double bound = 0;
-    if (budget >= p->persistent_bytes && p->base_ns)
-        bound = solve(t, p, plan_capacity(p, budget)) / (double)p->base_ns;
-    arena_free(t);
-    return bound;
+    out->value = ascend(&x);
+    fill_holds(&x, out);
 }
