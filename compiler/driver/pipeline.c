@@ -172,6 +172,7 @@ static int make_plan(Arena *a, Diag *d, const Options *o, Work *w) {
     w->planning_ms =
         (double)(t1.tv_sec - t0.tv_sec) * 1e3 + (double)(t1.tv_nsec - t0.tv_nsec) / 1e6;
     if (st != PLAN_OK) return report_infeasible(a, d, o, w);
+    if (w->is_trace) w->plan = plan_run_views(a, w->step, w->cost, w->plan);
     if (!plan_verify(d, w->step, w->cost, w->plan)) {
         diag_error(d, (Place){.file = o->model},
                    "the plan failed its verification: this is a bug in dtrc");

@@ -5,9 +5,10 @@
  *    "steps": [["run", "17", {"x": 4096}, {"inplace": "y", "workspace": 0}], ["drop", "x"], ...]}
  *
  * A node goes by its number, a storage by the name of its root value when no other storage has that
- * name, else by "sN". The third entry of a run gives the offset of each output, also of one that is
- * written beside its resident self (PLACE_SCRATCH); an output that nobody wants is placed and
- * dropped in the next step. The fourth is there when it has something to say.
+ * name, else by "sN"; where any goes by number, so do those whose own name looks like one. The
+ * third entry of a run gives the offset of each output, also of one that is written beside its
+ * resident self (PLACE_SCRATCH); an output that nobody wants is placed and dropped in the next
+ * step. The fourth is there when it has something to say.
  *
  * Parsing is the one door to cJSON. Plans come from anywhere: sizes, numbers and names are checked
  * here, what they mean is plan_verify's business. */
@@ -37,16 +38,16 @@ static bool is_text(const char *s) {
 static const char **storage_names(Arena *a, const Graph *g) {
     const char **name = ARENA_ARRAY(a, const char *, g->nstorage);
     Map *count = map_new(a);
+    bool numbers = false; /* some have to go by number */
     for (StorageId s = 0; s < g->nstorage; s++) {
-        if (g->storage[s].root == NO_ID) continue;
-        const char *n = g->value[g->storage[s].root].name;
-        uint32_t seen = map_get(count, n);
-        map_put(count, n, seen == NO_ID ? 1 : seen + 1);
+        name[s] = g->storage[s].root == NO_ID ? "" : g->value[g->storage[s].root].name;
+        uint32_t seen = map_get(count, name[s]);
+        map_put(count, name[s], seen == NO_ID ? 1 : seen + 1);
+        numbers |= seen != NO_ID || !*name[s] || !is_text(name[s]);
     }
-    for (StorageId s = 0; s < g->nstorage; s++) {
-        const char *n = g->storage[s].root == NO_ID ? "" : g->value[g->storage[s].root].name;
-        bool own = *n && map_get(count, n) == 1 && !looks_numbered(n) && is_text(n);
-        name[s] = own ? n : arena_printf(a, "s%u", s);
+    for (StorageId s = 0; s < g->nstorage && numbers; s++) {
+        bool own = *name[s] && map_get(count, name[s]) == 1 && is_text(name[s]);
+        if (!own || looks_numbered(name[s])) name[s] = arena_printf(a, "s%u", s);
     }
     return name;
 }

@@ -346,6 +346,21 @@ static void fill_outputs(Log *l) {
         if (bits_get(is_output, v)) g->output[g->noutput++] = v;
 }
 
+/* A view that takes no time runs when it is read (plan_run_views). One that nobody reads is given
+ * the smallest time, so that plans run it at all. */
+static void time_idle_views(Log *l) {
+    Graph *g = l->t->g;
+    Bits wanted = bits_new(l->t->a, g->nvalue);
+    for (uint32_t i = 0; i < g->noutput; i++) bits_set(wanted, g->output[i]);
+    for (NodeId n = g->nnode; n-- > 0;) {
+        const Node *x = &g->node[n];
+        bool idle = x->op == OP_OpaqueView && !ir_get_i(x, A_cost_ns, 0);
+        for (uint32_t k = 0; k < x->nout && idle; k++) idle = !bits_get(wanted, x->out[k]);
+        if (idle) ir_attr_i(g, n, A_cost_ns, 1);
+        for (uint32_t k = 0; k < x->nin; k++) bits_set(wanted, x->in[k]);
+    }
+}
+
 static bool read_log(Log *l) {
     bool more = true;
     TRY(find_start(l));
@@ -355,6 +370,7 @@ static bool read_log(Log *l) {
         TRY(read_instruction(l));
     }
     fill_outputs(l);
+    time_idle_views(l);
     return true;
 }
 
