@@ -132,20 +132,31 @@ static uint64_t node_workspace(CostCtx *x, NodeId id) {
 }
 
 double cost_bytes_moved(const Graph *g, const Cost *c, const Node *n) {
-    double bytes = 0;
-    for (uint32_t i = 0; i < n->nin; i++)
-        if (n->in[i] != NO_ID) bytes += (double)c->storage_bytes[g->value[n->in[i]].storage];
+    double in = 0, out = 0, bytes;
     for (uint32_t i = 0; i < n->nout; i++)
-        if (n->out[i] != NO_ID) bytes += (double)c->storage_bytes[g->value[n->out[i]].storage];
-    return bytes;
+        if (n->out[i] != NO_ID) out += (double)c->storage_bytes[g->value[n->out[i]].storage];
+    for (uint32_t i = 0; i < n->nin; i++) {
+        if (n->in[i] == NO_ID) continue;
+        bytes = (double)c->storage_bytes[g->value[n->in[i]].storage];
+        in += op_def(n->op)->flags & OPF_PICKS && bytes > out ? out : bytes;
+    }
+    return in + out;
+}
+
+/* Convolutions and matrix products reach another rate than loops. */
+static bool is_product(const Graph *g, const Node *n) {
+    ConvObject conv;
+    MatmulObject mm;
+    return op_conv_object(g, NULL, n, &conv) || op_matmul_object(g, n, &mm);
 }
 
 Roofline cost_roofline(const Graph *g, const Cost *c, const Node *n, const Device *x) {
     double threads = c->threads, bandwidth = x->bytes_per_ns * threads;
     if (bandwidth > x->max_bytes_per_ns) bandwidth = x->max_bytes_per_ns;
-    double work = (double)op_flops(g, n) / (x->flops_per_ns * threads);
+    double rate = is_product(g, n) ? x->flops_per_ns : x->loop_flops_per_ns;
+    double work = (double)op_flops(g, n) / (rate * threads);
     double move = cost_bytes_moved(g, c, n) / bandwidth;
-    return (Roofline){work > move ? work : move, work > move};
+    return (Roofline){work > move ? work : move, work > move, is_product(g, n)};
 }
 
 static uint64_t node_time(const CostCtx *x, const Node *n) {

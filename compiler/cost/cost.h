@@ -22,8 +22,9 @@ typedef struct {
 /* Constants of the analytic model. */
 typedef struct {
     const char *name;
-    double flops_per_ns; /* of one thread */
-    double bytes_per_ns; /* of one thread, up to max_bytes_per_ns for all */
+    double flops_per_ns;      /* of one thread: convolutions and matrix products */
+    double loop_flops_per_ns; /* of one thread: everything else */
+    double bytes_per_ns;      /* of one thread, up to max_bytes_per_ns for all */
     double max_bytes_per_ns;
     double fixed_ns;         /* of a call */
     double factor[OP_COUNT]; /* measured time over the roofline's, by operator; 0: 1 */

@@ -1,8 +1,8 @@
 /* device.c - the constants of the analytic model as a file, and their fit to measured times.
  *
  *   {"format": "dtrc-device", "version": 1, "name": "...",
- *    "flops_per_ns": 95, "bytes_per_ns": 12, "max_bytes_per_ns": 48, "fixed_ns": 1500,
- *    "operators": {"Conv": 1.05, "Fused": 0.9}}
+ *    "flops_per_ns": 105, "loop_flops_per_ns": 20, "bytes_per_ns": 25, "max_bytes_per_ns": 36,
+ * "fixed_ns": 1500, "operators": {"Conv": 1.05, "Fused": 0.9}}
  *
  * "operators" multiply what the roofline says; an operator that is not there has the factor 1.
  */
@@ -16,10 +16,21 @@ static const double rate_min = 1e-3, rate_max = 1e6, factor_min = 1e-3, factor_m
 
 const Device *device_default(void) {
     static const Device x = {.name = "built in",
-                             .flops_per_ns = 40,
-                             .bytes_per_ns = 12,
-                             .max_bytes_per_ns = 48,
-                             .fixed_ns = 1500};
+                             .flops_per_ns = 105,
+                             .loop_flops_per_ns = 20,
+                             .bytes_per_ns = 25,
+                             .max_bytes_per_ns = 36,
+                             .fixed_ns = 800,
+                             .factor = {[OP_Fused] = 0.7,
+                                        [OP_Add] = 0.4,
+                                        [OP_Mul] = 0.5,
+                                        [OP_Sgd] = 0.75,
+                                        [OP_BnGradX] = 0.6,
+                                        [OP_SliceGrad] = 0.6,
+                                        [OP_Slice] = 0.6,
+                                        [OP_AveragePool] = 1.8,
+                                        [OP_MaxPool] = 3.5,
+                                        [OP_MaxPoolGrad] = 3.5}};
     return &x;
 }
 
@@ -30,6 +41,8 @@ bool device_read(Arena *a, Diag *d, const char *file, Device *out) {
     const char *name = json_string(root, "name");
     out->name = arena_str(a, name ? name : file);
     bool ok = json_number(d, file, root, "flops_per_ns", rate_min, rate_max, &out->flops_per_ns) &&
+              json_number(d, file, root, "loop_flops_per_ns", rate_min, rate_max,
+                          &out->loop_flops_per_ns) &&
               json_number(d, file, root, "bytes_per_ns", rate_min, rate_max, &out->bytes_per_ns) &&
               json_number(d, file, root, "max_bytes_per_ns", rate_min, rate_max,
                           &out->max_bytes_per_ns) &&
@@ -56,9 +69,11 @@ void device_print(Text *t, const Device *x) {
     text_str(t, "{\"format\": \"dtrc-device\", \"version\": 1, \"name\": ");
     text_json(t, x->name);
     text_add(t,
-             ",\n \"flops_per_ns\": %.4g, \"bytes_per_ns\": %.4g, \"max_bytes_per_ns\": %.4g, "
+             ",\n \"flops_per_ns\": %.4g, \"loop_flops_per_ns\": %.4g, \"bytes_per_ns\": %.4g, "
+             "\"max_bytes_per_ns\": %.4g, "
              "\"fixed_ns\": %.4g,\n \"operators\": {",
-             x->flops_per_ns, x->bytes_per_ns, x->max_bytes_per_ns, x->fixed_ns);
+             x->flops_per_ns, x->loop_flops_per_ns, x->bytes_per_ns, x->max_bytes_per_ns,
+             x->fixed_ns);
     bool first = true;
     for (OpCode op = 1; op < OP_COUNT; op++) {
         if (!x->factor[op]) continue;

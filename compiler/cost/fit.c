@@ -1,10 +1,10 @@
 /* fit.c - measured times -> constants of the analytic model.
  *
- * The fixed part is the median time of the nodes whose roofline is far below it. Peak arithmetic
- * (bandwidth) is total operations (bytes) over total time of the nodes that arithmetic (bytes)
- * bounds; the factor of an operator is total measured over total predicted time. Quotients of sums
- * meet the total and let long nodes, which plans are about, count most. Operators that the fixed
- * part dominates keep their factor. */
+ * The fixed part is the median time of the nodes whose roofline is far below it. A rate (of
+ * products, of loops, of bytes) is the total over the total time of the nodes that it bounds; the
+ * factor of an operator is total measured over total predicted time. Quotients of sums meet the
+ * total and let long nodes, which plans are about, count most. Operators that the fixed part
+ * dominates keep their factor. */
 #include "measured.h"
 
 #include <stdlib.h>
@@ -37,23 +37,31 @@ static double share(const Cost *c, NodeId i, const Device *x) {
     return ns > 1 ? ns : 1;
 }
 
+/* Sums over the nodes that something bounds. */
+typedef struct {
+    double amount, ns;
+} Sums;
+
+static double rate(const Sums *s, double otherwise) {
+    return s->ns > 0 ? s->amount / s->ns : otherwise;
+}
+
 static void fit_rates(const Graph *g, const Cost *c, Device *x) {
-    double flops = 0, flops_ns = 0, bytes = 0, bytes_ns = 0;
+    Sums product = {0}, loop = {0}, bytes = {0};
     for (NodeId i = 0; i < g->nnode; i++) {
         const Node *n = &g->node[i];
         if (!is_timed(n)) continue;
-        if (cost_roofline(g, c, n, x).arithmetic) {
-            flops += (double)op_flops(g, n);
-            flops_ns += share(c, i, x);
-        } else {
-            bytes += cost_bytes_moved(g, c, n);
-            bytes_ns += share(c, i, x);
-        }
+        Roofline r = cost_roofline(g, c, n, x);
+        Sums *s = !r.arithmetic ? &bytes : r.product ? &product : &loop;
+        s->amount += r.arithmetic ? (double)op_flops(g, n) : cost_bytes_moved(g, c, n);
+        s->ns += share(c, i, x);
     }
-    if (flops > 0) x->flops_per_ns = flops / flops_ns / c->threads;
-    if (bytes <= 0) return;
-    x->bytes_per_ns = bytes / bytes_ns / c->threads;
-    if (x->max_bytes_per_ns < bytes / bytes_ns) x->max_bytes_per_ns = bytes / bytes_ns;
+    double threads = c->threads;
+    x->flops_per_ns = rate(&product, x->flops_per_ns * threads) / threads;
+    x->loop_flops_per_ns = rate(&loop, x->loop_flops_per_ns * threads) / threads;
+    x->bytes_per_ns = rate(&bytes, x->bytes_per_ns * threads) / threads;
+    if (x->max_bytes_per_ns < x->bytes_per_ns * threads)
+        x->max_bytes_per_ns = x->bytes_per_ns * threads;
 }
 
 static double within(double x, double lo, double hi) {
@@ -67,6 +75,7 @@ Device device_fit(const Graph *g, const Cost *measured, const Device *start, boo
         x.fixed_ns = within(fit_fixed(g, measured, start), 0, 1e6);
         fit_rates(g, measured, &x);
         x.flops_per_ns = within(x.flops_per_ns, 1e-3, 1e6);
+        x.loop_flops_per_ns = within(x.loop_flops_per_ns, 1e-3, 1e6);
         x.bytes_per_ns = within(x.bytes_per_ns, 1e-3, 1e6);
         x.max_bytes_per_ns = within(x.max_bytes_per_ns, 1e-3, 1e6);
     }

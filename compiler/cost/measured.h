@@ -10,6 +10,7 @@
 typedef struct {
     double ns;       /* without factor and fixed part */
     bool arithmetic; /* bounds it, not the bytes */
+    bool product;    /* a convolution or matrix product */
 } Roofline;
 
 double cost_bytes_moved(const Graph *g, const Cost *c, const Node *n); /* read and written */

@@ -54,8 +54,7 @@ static uint64_t flops_fused(const Graph *g, const Node *n) {
     uint64_t count = 1, per = 0;
     (void)g;
     shape_count(&n->body->space, &count);
-    for (uint32_t k = 0; k < n->body->ninst; k++)
-        per += op_def(n->body->inst[k].op)->flags & (OPF_CHEAP | OPF_COLREDUCE) ? 2 : 24;
+    for (uint32_t k = 0; k < n->body->ninst; k++) per += op_element_flops(n->body->inst[k].op);
     return count * per;
 }
 

@@ -260,6 +260,7 @@ static bool cpu_slice(CpuEmit *e, const Node *n) {
 }
 
 const OpDef op_Slice = {.name = "Slice",
+                        .flags = OPF_PICKS,
                         .min_in = 1,
                         .max_in = 1,
                         .nout = 1,
@@ -454,6 +455,7 @@ static bool cpu_gather(CpuEmit *e, const Node *n) {
 }
 
 const OpDef op_Gather = {.name = "Gather",
+                         .flags = OPF_PICKS,
                          .min_in = 2,
                          .max_in = 2,
                          .nout = 1,

@@ -35,11 +35,20 @@ NodeClass op_node_class(const Node *n) {
     return op_class(n);
 }
 
+/* Transcendental functions cost some 24 operations; a keyed random number is ten rounds of a
+ * generator. */
+uint64_t op_element_flops(OpCode op) {
+    const OpDef *def = op_def(op);
+    if (def->cls == CLS_RANDOM) return 256;
+    if (def->flags & (OPF_CHEAP | OPF_COLREDUCE)) return 2;
+    return def->flags & OPF_EW ? 24 : 1;
+}
+
 uint64_t op_flops(const Graph *g, const Node *n) {
     const OpDef *def = op_def(n->op);
     if (def->flops) return def->flops(g, n);
     if (def->cls == CLS_VIEW || n->nout == 0 || n->out[0] == NO_ID) return 0;
-    return value_count(g, n->out[0]);
+    return op_element_flops(n->op) * value_count(g, n->out[0]);
 }
 
 /* ---- builders -------------------------------------------------------------------------------- */

@@ -12,8 +12,9 @@ enum {
     OPF_EW = 1,        /* elementwise with broadcasting: `expr` over operands a, b, c, d, e, f, g */
     OPF_COLREDUCE = 2, /* can be a column reduction of a Fused node: acc/fin; op_is_colreduce() asks
                           whether this node's axes allow it */
-    OPF_CHEAP = 4,  /* elementwise without transcendental functions: fusion may compute it twice */
-    OPF_COMPILE = 8 /* must be gone after simplify (BatchNorm) */
+    OPF_CHEAP = 4,   /* elementwise without transcendental functions: fusion may compute it twice */
+    OPF_COMPILE = 8, /* must be gone after simplify (BatchNorm) */
+    OPF_PICKS = 16   /* reads no more of input 0 than it writes (Slice, Gather) */
 };
 
 typedef struct {
@@ -80,7 +81,8 @@ typedef struct OpDef {
      * and stores it in din[i] (NO_ID: zero or not wanted). dout[k] is the gradient of output k or
      * NO_ID. NULL: the operator has no gradient. */
     bool (*grad)(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din);
-    uint64_t (*flops)(const Graph *g, const Node *n); /* NULL: one per output element */
+    uint64_t (*flops)(const Graph *g,
+                      const Node *n);       /* NULL: op_element_flops per output element */
     bool (*cpu)(CpuEmit *e, const Node *n); /* NULL for EW, COLREDUCE and Fused: codegen */
 } OpDef;
 
@@ -98,6 +100,7 @@ bool op_is_colreduce(const Node *n);
 /* Class of a node: Fused nodes are random when a member is. */
 NodeClass op_node_class(const Node *n);
 uint64_t op_flops(const Graph *g, const Node *n);
+uint64_t op_element_flops(OpCode op); /* elementwise or column reduction: of one element */
 /* Runs infer on a node whose inputs and attributes are set: creates its outputs. Checks arity. */
 bool op_infer(Graph *g, Diag *d, NodeId n);
 

@@ -13,10 +13,6 @@ static bool infer_dropout(InferCtx *c, NodeId n) {
     return op_infer_ew(c, n);
 }
 
-static uint64_t flops_dropout(const Graph *g, const Node *n) {
-    return 24 * value_count(g, n->out[0]);
-}
-
 /* Kept elements were multiplied by 1/(1-ratio), the others by 0: so is dY. */
 static bool grad_dropout(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din) {
     Graph *g = c->g;
@@ -45,5 +41,4 @@ const OpDef op_Dropout = {
     .out_dtype = DT_COUNT,
     .infer = infer_dropout,
     .grad = grad_dropout,
-    .flops = flops_dropout,
 };

@@ -143,16 +143,20 @@ static void device_files(void) {
         {"\"flops_per_ns\": 0", "\"flops_per_ns\" is 0"},
         {"\"flops_per_ns\": -1", "\"flops_per_ns\" is -1"},
         {"\"flops_per_ns\": 1e999", "\"flops_per_ns\" is inf"},
-        {"\"flops_per_ns\": 40", "expected a number for \"bytes_per_ns\""},
-        {"\"flops_per_ns\": 40, \"bytes_per_ns\": 1, \"max_bytes_per_ns\": 1, \"fixed_ns\": -1",
+        {"\"flops_per_ns\": 40", "expected a number for \"loop_flops_per_ns\""},
+        {"\"flops_per_ns\": 40, \"loop_flops_per_ns\": 9, \"bytes_per_ns\": 1, "
+         "\"max_bytes_per_ns\": 1, \"fixed_ns\": -1",
          "\"fixed_ns\" is -1"},
-        {"\"flops_per_ns\": 40, \"bytes_per_ns\": 1, \"max_bytes_per_ns\": 1, \"fixed_ns\": 1, "
+        {"\"flops_per_ns\": 40, \"loop_flops_per_ns\": 9, \"bytes_per_ns\": 1, "
+         "\"max_bytes_per_ns\": 1, \"fixed_ns\": 1, "
          "\"operators\": {\"Nope\": 1}",
          "there is no operator 'Nope'"},
-        {"\"flops_per_ns\": 40, \"bytes_per_ns\": 1, \"max_bytes_per_ns\": 1, \"fixed_ns\": 1, "
+        {"\"flops_per_ns\": 40, \"loop_flops_per_ns\": 9, \"bytes_per_ns\": 1, "
+         "\"max_bytes_per_ns\": 1, \"fixed_ns\": 1, "
          "\"operators\": {\"Conv\": 0}",
          "\"Conv\" is 0"},
-        {"\"flops_per_ns\": 40, \"bytes_per_ns\": 1, \"max_bytes_per_ns\": 1, \"fixed_ns\": 1, "
+        {"\"flops_per_ns\": 40, \"loop_flops_per_ns\": 9, \"bytes_per_ns\": 1, "
+         "\"max_bytes_per_ns\": 1, \"fixed_ns\": 1, "
          "\"operators\": 3",
          "expected an object"},
     };
@@ -170,7 +174,11 @@ static void device_files(void) {
 /* Times of a made-up device: what is fitted to them predicts the same times. The product is bounded
  * by arithmetic, the sum by bytes; neither is near the fixed part. */
 static void fit(const Graph *g) {
-    Device truth = {.flops_per_ns = 7, .bytes_per_ns = 0.5, .max_bytes_per_ns = 48, .fixed_ns = 0};
+    Device truth = {.flops_per_ns = 7,
+                    .loop_flops_per_ns = 20,
+                    .bytes_per_ns = 0.5,
+                    .max_bytes_per_ns = 48,
+                    .fixed_ns = 0};
     Cost *measured = cost_on_device(a, g, TARGET_CPU, 1, &truth);
     Device found = device_fit(g, measured, device_default(), true);
     Cost *again = cost_on_device(a, g, TARGET_CPU, 1, &found);
