@@ -17,6 +17,7 @@ typedef struct {
     Diag *d;
     const char *file;
     const Graph *g;
+    const Cost *c;
     const cJSON *rows;
 } Profile;
 
@@ -110,7 +111,7 @@ static bool read_rows(const Profile *p, uint64_t *least) {
         NodeId n;
         double ns;
         TRY(row_node(p, row, &n));
-        if (n >= p->g->nnode || op_node_class(&p->g->node[n]) == CLS_VIEW)
+        if (n >= p->g->nnode || !p->c->node_ns[n]) /* views that cost nothing do not run */
             return bad(p, "\"node\" takes the number of a node that runs");
         TRY(json_number(p->d, p->file, row, "min_ns", 0, NS_MAX, &ns));
         if (least[n]) return diag_error(p->d, (Place){.file = p->file}, "node %u has two rows", n);
@@ -129,15 +130,14 @@ static void use_times(const Profile *p, const uint64_t *least, Cost *c) {
     double *ratio = ARENA_ARRAY(p->a, double, g->nnode + 1);
     uint32_t n = 0, missing = 0;
     for (NodeId i = 0; i < g->nnode; i++)
-        if (least[i] && c->node_ns[i]) ratio[n++] = (double)least[i] / (double)c->node_ns[i];
+        if (least[i]) ratio[n++] = (double)least[i] / (double)c->node_ns[i];
     qsort(ratio, n, sizeof *ratio, by_double);
-    double scale = n ? ratio[n / 2] : 1;
+    double scale = ratio[n / 2];
     for (NodeId i = 0; i < g->nnode; i++) {
-        bool view = op_node_class(&g->node[i]) == CLS_VIEW;
-        missing += !view && !least[i];
+        if (!c->node_ns[i]) continue;
         double modelled = (double)c->node_ns[i] * scale;
-        if (!view && !least[i]) c->node_ns[i] = modelled < 1 ? 1 : (uint64_t)modelled;
-        if (least[i]) c->node_ns[i] = least[i];
+        missing += !least[i];
+        c->node_ns[i] = least[i] ? least[i] : modelled < 1 ? 1 : (uint64_t)modelled;
     }
     if (missing)
         diag_warn(p->d, (Place){.file = p->file},
@@ -149,7 +149,7 @@ bool cost_read_profile(Arena *a, Diag *d, const char *file, const Graph *g, Targ
                        const char *model_sha256, Cost *c) {
     Arena *scratch = arena_new();
     cJSON *root = json_open(a, d, file, "dtrc-profile");
-    Profile p = {a, d, file, g, cJSON_GetObjectItemCaseSensitive(root, "nodes")};
+    Profile p = {a, d, file, g, c, cJSON_GetObjectItemCaseSensitive(root, "nodes")};
     uint64_t *least = ARENA_ARRAY(scratch, uint64_t, g->nnode + 1);
     bool ok = root && check_header(&p, root, t, model_sha256, c->threads) && read_rows(&p, least);
     if (ok && !cJSON_GetArraySize(p.rows)) ok = bad(&p, "no node was measured");

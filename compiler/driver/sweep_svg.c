@@ -1,7 +1,8 @@
 /* sweep_svg.c - the curve of plan --sweep as a picture that stands alone: overhead in percent over
  * the budget in binary units. The region that is proven impossible is shaded: what lies under the
- * lower bound, and what is left of the largest working set. Crosses: budgets without a plan. Hollow
- * points: the plan of a smaller budget. Colors follow the reader's light or dark scheme. */
+ * lower bound, and what is left of the largest working set. Both curves are steps, since a plan
+ * holds for every larger budget and a bound for every smaller one. Crosses: budgets without a plan.
+ * Hollow points: the plan of a smaller budget. Colors follow the reader's light or dark scheme. */
 #include "sweep.h"
 
 #include <math.h>
@@ -68,20 +69,19 @@ static void draw_impossible(const Chart *c, const Work *w, const SweepRows *s) {
                  "<rect class=\"bound\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\">"
                  "<title>no schedule exists below the largest working set</title></rect>\n",
                  LEFT, TOP, at_x(c, (double)w->floor) - LEFT, HEIGHT - TOP - BOTTOM);
+    double from = (double)w->floor > c->lo ? (double)w->floor : c->lo;
     bool open = false;
-    double last = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         const SweepRow *r = &s->at[i];
         if (r->budget < w->floor) continue;
-        double x = at_x(c, (double)r->budget), y = at_y(c, fmin(100 * r->bound, c->top));
-        if (!open) text_add(c->t, "<path class=\"bound\" d=\"M%.1f %.1f", x, at_y(c, 0));
-        text_add(c->t, "L%.1f %.1f", x, y);
+        if (!open)
+            text_add(c->t, "<path class=\"bound\" d=\"M%.1f %.1f", at_x(c, from), at_y(c, 0));
         open = true;
-        last = x;
+        text_add(c->t, "V%.1fH%.1f", at_y(c, fmin(100 * r->bound, c->top)),
+                 at_x(c, (double)r->budget));
     }
     if (open)
-        text_add(c->t, "L%.1f %.1fZ\"><title>proven: no plan is here</title></path>\n", last,
-                 at_y(c, 0));
+        text_add(c->t, "V%.1fZ\"><title>proven: no plan is here</title></path>\n", at_y(c, 0));
 }
 
 static void draw_plans(const Chart *c, const SweepRows *s) {
@@ -90,8 +90,11 @@ static void draw_plans(const Chart *c, const SweepRows *s) {
     for (uint32_t i = 0; i < s->n; i++) {
         const SweepRow *r = &s->at[i];
         if (!r->plan) continue;
-        text_add(c->t, "%s%.1f %.1f", open ? "L" : "<path class=\"plan\" d=\"M",
-                 at_x(c, (double)r->budget), at_y(c, 100 * plan_overhead(r->plan)));
+        double x = at_x(c, (double)r->budget), y = at_y(c, 100 * plan_overhead(r->plan));
+        if (open)
+            text_add(c->t, "H%.1fV%.1f", x, y);
+        else
+            text_add(c->t, "<path class=\"plan\" d=\"M%.1f %.1f", x, y);
         open = true;
     }
     if (open) text_str(c->t, "\"/>\n");
