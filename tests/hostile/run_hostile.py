@@ -16,9 +16,10 @@ import traceback
 import broken_models
 import hostile_names
 import programs
+import reports
 from harness import TESTS, Env, Failed, Skipped
 
-SUITES = (broken_models, hostile_names, programs)  # importing them registers their tests
+SUITES = (broken_models, hostile_names, programs, reports)  # importing them registers their tests
 
 
 def main():
