@@ -27,6 +27,7 @@ typedef struct {
     uint32_t life; /* to be dropped */
     uint32_t b;    /* its next use */
     double cost, limit;
+    double burden; /* bytes times positions over the capacity that extended operands add */
 } Gap;
 
 static bool add_run(Mender *m, Gap *g, uint32_t run, uint32_t before) {
@@ -46,13 +47,21 @@ static bool need_run(Mender *m, Gap *g, uint32_t run) {
     return add_run(m, g, run, g->b);
 }
 
-/* May the life, which ended before b, stay until b instead of being made again? */
-static bool can_extend(Mender *m, uint32_t life, uint32_t b) {
-    const Life *l = &m->t->life.at[life];
-    if (!m->extend) return false;
-    uint32_t next = timeline_next(m->t, l->to);
+/* May the life, which ended before b, stay until b instead of being made again? Where that is over
+ * the capacity it takes from the relief, at the current price of relief. */
+static bool can_extend(Mender *m, Gap *g, uint32_t life, uint32_t maker) {
+    const Timeline *t = m->t;
+    const Life *l = &t->life.at[life];
+    uint32_t from = timeline_position(t, l->to) + 1, to = timeline_position(t, g->b);
+    double bytes = (double)t->p->bytes[l->tensor], over = (double)(m->over[to] - m->over[from]);
     m->work += 4;
-    return timeline_peak_between(m->t, next, b) + (int64_t)m->t->p->bytes[l->tensor] <= m->capacity;
+    if (!m->extend) return false;
+    if (over > 0) {
+        if (bytes * over * m->price >= (double)t->p->ns[maker]) return false;
+        g->burden += bytes * over;
+        return true;
+    }
+    return timeline_peak_between(t, timeline_next(t, l->to), g->b) + (int64_t)bytes <= m->capacity;
 }
 
 /* Storage x right before b. */
@@ -63,7 +72,7 @@ static bool need_storage(Mender *m, Gap *g, StorageId x) {
     uint32_t l = timeline_serving(t, x, g->b);
     if (l == NO_ID) return false;
     if (l != g->life && timeline_key(t, t->life.at[l].to) >= timeline_key(t, g->b)) return true;
-    if (l != g->life && can_extend(m, l, g->b)) return true;
+    if (l != g->life && can_extend(m, g, l, maker)) return true;
     return need_run(m, g, maker);
 }
 
@@ -116,7 +125,7 @@ static bool plan_gap(Mender *m, Gap *g) {
     StorageId s = t->life.at[g->life].tensor;
     m->plan.n = 0;
     m->stamp++;
-    g->cost = 0;
+    g->cost = g->burden = 0;
     if (!need_run(m, g, t->p->def[s])) return false;
     EACH(t->p->views, s, v) {
         uint32_t view = timeline_serving(t, v, g->b);
@@ -264,8 +273,8 @@ static bool step(Mender *m, uint32_t x) {
         if (relief <= 0) continue;
         double scale = m->noise > 0 ? exp(m->noise * (2 * mend_unit(m) - 1)) : 1;
         Gap g = {.life = life, .b = l->uses.at[i], .limit = best * relief / scale};
-        if (!plan_gap(m, &g)) continue;
-        double score = (g.cost + 1) * scale / relief;
+        if (!plan_gap(m, &g) || g.burden >= relief) continue;
+        double score = (g.cost + 1) * scale / (relief - g.burden);
         if (score >= best) continue;
         best = score;
         best_life = life;
@@ -273,6 +282,7 @@ static bool step(Mender *m, uint32_t x) {
         for (uint32_t k = 0; k < m->plan.n; k++) VEC_PUSH(m->a, m->best, m->plan.at[k]);
     }
     if (best_life == NO_ID) return false;
+    m->price = m->price > 0 ? 0.7 * m->price + 0.3 * best : best;
     carry_out(m, best_life);
     return true;
 }
@@ -349,8 +359,24 @@ static void list_operands(Mender *m, uint32_t item) {
     }
 }
 
-void mend_take_out(Mender *m, uint32_t item) {
+/* A view that ran again because its storage was made again cannot go alone. */
+static bool may_go(const Timeline *t, uint32_t item) {
+    const Item *x = &t->item.at[item];
+    for (uint32_t k = 0; k < list_len(&t->p->out, x->run); k++) {
+        const Life *l = &t->life.at[x->life + k];
+        if (l->tensor == NO_ID || l->tensor < t->p->nstorage || !l->uses.n) continue;
+        uint32_t before = timeline_serving(t, l->tensor, item),
+                 s = timeline_serving(t, t->p->storage[l->tensor], item);
+        if (s != NO_ID &&
+            timeline_key(t, t->life.at[before].item) < timeline_key(t, t->life.at[s].item))
+            return false;
+    }
+    return true;
+}
+
+bool mend_take_out(Mender *m, uint32_t item) {
     Timeline *t = m->t;
+    if (!may_go(t, item)) return false;
     uint32_t base = m->todo.n;
     list_double_views(m, item);
     uint32_t views = m->todo.n;
@@ -364,14 +390,15 @@ void mend_take_out(Mender *m, uint32_t item) {
     for (uint32_t i = base; i < views; i++)
         if (t->item.at[m->todo.at[i]].there) mend_take_out(m, m->todo.at[i]);
     m->todo.n = base;
+    return true;
 }
 
 bool mend_try_out(Mender *m, uint32_t item) {
-    timeline_begin(m->t);
-    mend_take_out(m, item);
+    uint32_t mark = timeline_mark(m->t);
+    if (!mend_take_out(m, item)) return false;
     m->work += m->t->order.n / 4;
     if (timeline_peak(m->t) <= m->capacity) return true;
-    timeline_undo(m->t);
+    timeline_undo(m->t, mark);
     return false;
 }
 

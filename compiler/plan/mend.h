@@ -22,6 +22,7 @@ typedef struct {
     uint64_t rng, work; /* work: elementary steps done, a few ns each */
     MendOrder order;
     double noise; /* scores are multiplied by exp(noise * u), u in [-1, 1] */
+    double price; /* time per byte and position of relief: a running mean of what was paid */
     bool extend;  /* operands that ended shortly before may stay instead of being made again */
     VEC(Insertion) plan, best;
     uint32_t *mark, stamp; /* per run: in the current plan */
@@ -37,13 +38,14 @@ Mender *mender_new(Arena *a, Timeline *t, int64_t capacity);
  * way, when nothing can be dropped, the time goes past cost_limit, or `steps` were not enough. */
 bool mend(Mender *m, uint64_t cost_limit, uint32_t steps);
 
-/* Removes an execution that is not a first one, and with it what served only it. */
-void mend_take_out(Mender *m, uint32_t item);
-/* The same, when the capacity is kept; else false and nothing changed. Uses the journal. */
+/* Removes an execution that is not a first one, and with it what served only it. False, and nothing
+ * changed, for a view that is needed since its storage was made again. */
+bool mend_take_out(Mender *m, uint32_t item);
+/* The same, when the capacity is kept; else false and nothing changed. */
 bool mend_try_out(Mender *m, uint32_t item);
 
 typedef enum { BY_COST, BY_DENSITY, BY_LATEST, BY_EARLIEST, REDUCE_ORDERS } ReduceOrder;
-/* Takes out recomputations, one by one in the given order, until none can go. Uses the journal. */
+/* Takes out recomputations, one by one in the given order, until none can go. */
 void mend_reduce(Mender *m, ReduceOrder order);
 
 /* Executions that are not first ones, in sequence; valid until the next change of m->list. */

@@ -53,19 +53,14 @@ static void fill_blocks(Blocks *b, const Problem *p, const Plan *plan, uint32_t 
 /* Longer plans are packed only as long as they may fit. */
 enum { PACK_HARD = 3000 };
 
-uint64_t plan_pack_work(const Sim *s, bool fits) {
-    uint64_t n = s->step.n;
-    return n * n / 16 + 100 * n + (fits || n >= PACK_HARD ? 0 : LAY_WORK);
-}
-
-Plan *plan_pack_bytes(Arena *a, const Sim *s, uint64_t budget, const char *planner) {
-    uint64_t capacity = plan_capacity(s->p, budget);
-    if (s->byte_peak > capacity) return NULL;
-    Plan *plan = sim_plan(a, s, budget, planner);
+Plan *plan_pack(const Problem *p, Plan *plan, uint64_t budget) {
+    uint64_t capacity = plan_capacity(p, budget);
+    plan->budget = budget;
     plan->placed = true;
     plan->arena_bytes = UINT64_MAX;
-    plan_fill_totals(s->p->g, s->p->c, plan);
-    plan_repack(s->p, plan, capacity, plan->nstep < PACK_HARD ? 1 : -1);
+    plan_fill_totals(p->g, p->c, plan);
+    if (plan->byte_peak > capacity) return NULL;
+    plan_repack(p, plan, capacity, plan->nstep < PACK_HARD ? 1 : -1);
     return plan->arena_bytes <= capacity ? plan : NULL;
 }
 

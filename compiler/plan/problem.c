@@ -298,3 +298,12 @@ NodeId *problem_deferred_order(Arena *a, const Graph *g) {
         if (op_node_class(&g->node[i]) == CLS_EFFECT) order[n++] = i;
     return moved ? order : NULL;
 }
+
+uint32_t *problem_frozen(Arena *a, const Problem *p) {
+    uint32_t *frozen = ARENA_ARRAY(a, uint32_t, (uint64_t)p->nrun + 1);
+    for (uint32_t r = 0; r <= p->nrun; r++) frozen[r] = NO_ID;
+    for (uint32_t r = p->nrun; r-- > 0;) EACH(p->writes, r, w) EACH(p->readers, w, q) frozen[q] = r;
+    for (uint32_t r = 0; r < p->nrun; r++)
+        if (p->effect[r]) frozen[r] = r;
+    return frozen;
+}

@@ -25,20 +25,12 @@ Plan *plan_sqrt(Arena *a, const Problem *p, const PlanOptions *o);
 /* ---- static.c ---- */
 /* p: base order; deferred: updates at the end, or NULL. */
 Plan *plan_static(Arena *a, const Problem *p, const Problem *deferred, const PlanOptions *o);
-/* ---- improve.c ---- */
-/* Local search around the member `so` of the portfolio, whose plan costs `cost`: NULL or a plan
- * cheaper than `least` ns. packed: the member counts bytes and is packed offline. Ends when the
- * counted work is done. */
-Plan *plan_improve(Arena *a, Sim *s, SimOptions so, bool packed, uint64_t cost, uint64_t least,
-                   uint64_t budget, uint64_t work);
 /* ---- totals.c ---- */
 /* Everything in the header but budget, arena_bytes, placed and planner. */
 void plan_fill_totals(const Graph *g, const Cost *c, Plan *plan);
 /* ---- place.c ---- */
-/* A simulation that counted bytes only, packed offline; NULL when that does not fit the budget. */
-Plan *plan_pack_bytes(Arena *a, const Sim *s, uint64_t budget, const char *planner);
-/* Elementary steps that it took: many more when a short plan did not fit. */
-uint64_t plan_pack_work(const Sim *s, bool fits);
+/* Gives a plan that was made by byte sums its offsets; NULL when it does not fit the budget. */
+Plan *plan_pack(const Problem *p, Plan *plan, uint64_t budget);
 /* Packs again, offline; takes the result when it is smaller. True when it did. */
 bool plan_repack(const Problem *p, Plan *plan, uint64_t target, int effort);
 

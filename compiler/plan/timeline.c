@@ -228,9 +228,9 @@ static void deal_keys(Timeline *t) {
     arena_free(a);
 }
 
-/* A key between the item before `before` and it, nearer to the former: what is inserted next tends to
- * stand between this one and `before`. The journal may remember the same key as removed: when that one
- * comes back, this one is gone. */
+/* A key between the item before `before` and it, nearer to the former: what is inserted next tends
+ * to stand between this one and `before`. The journal may remember the same key as removed: when
+ * that one comes back, this one is gone. */
 static uint64_t key_before(Timeline *t, uint32_t before) {
     uint32_t prev = previous(t, before);
     uint64_t low = prev == NO_ID ? 0 : key_of(t, prev), gap = key_of(t, before) - low;
@@ -421,7 +421,7 @@ static uint32_t insert(Timeline *t, uint32_t run, uint32_t before, uint64_t key,
 uint32_t timeline_insert(Timeline *t, uint32_t run, uint32_t before, uint64_t kept) {
     uint64_t key = key_before(t, before);
     uint32_t id = insert(t, run, before, key, kept, false);
-    if (t->journaling) VEC_PUSH(t->a, t->journal, ((Change){true, id, run, key, kept}));
+    VEC_PUSH(t->a, t->journal, ((Change){true, id, run, key, kept}));
     return id;
 }
 
@@ -445,12 +445,7 @@ void timeline_remove(Timeline *t, uint32_t id) {
     t->cost_ns -= t->p->ns[run];
     settle(t);
     VEC_PUSH(t->a, t->spare[run], id);
-    if (t->journaling) VEC_PUSH(t->a, t->journal, ((Change){false, id, run, i->key, kept}));
-}
-
-void timeline_begin(Timeline *t) {
-    t->journaling = true;
-    t->journal.n = 0;
+    if (!t->undoing) VEC_PUSH(t->a, t->journal, ((Change){false, id, run, i->key, kept}));
 }
 
 /* The item that now stands at or after a key. */
@@ -470,15 +465,16 @@ static uint32_t item_from(const Timeline *t, uint64_t key) {
     return c->item[i];
 }
 
-void timeline_undo(Timeline *t) {
-    t->journaling = false;
-    while (t->journal.n) {
+void timeline_undo(Timeline *t, uint32_t mark) {
+    t->undoing = true;
+    while (t->journal.n > mark) {
         Change c = t->journal.at[--t->journal.n];
         if (c.inserted)
             timeline_remove(t, c.item);
         else
             insert(t, c.run, item_from(t, c.key), c.key, c.kept, false);
     }
+    t->undoing = false;
 }
 
 /* ---- building ---- */
@@ -502,20 +498,10 @@ static Lists reads_of(Arena *a, const Problem *p, bool views) {
     return l;
 }
 
-static void fill_frozen(Timeline *t) {
-    const Problem *p = t->p;
-    for (uint32_t r = 0; r < p->nrun; r++) t->frozen[r] = NO_ID;
-    for (uint32_t r = p->nrun; r-- > 0;)
-        EACH(p->writes, r, w) EACH(p->readers, w, q) t->frozen[q] = r;
-    for (uint32_t r = 0; r < p->nrun; r++)
-        if (p->effect[r]) t->frozen[r] = r;
-}
-
 static void clear(Timeline *t) {
     const Problem *p = t->p;
     t->item.n = t->life.n = t->chunk.n = t->order.n = t->spare_chunk.n = t->touched.n = 0;
     t->journal.n = 0;
-    t->journaling = false;
     t->cost_ns = t->nitem = 0;
     for (uint32_t x = 0; x < p->ntensor; x++) t->makers[x].n = 0;
     for (uint32_t r = 0; r <= p->nrun; r++) {
@@ -542,12 +528,11 @@ Timeline *timeline_new(Arena *a, const Problem *p) {
     Timeline *t = ARENA_NEW(a, Timeline);
     *t = (Timeline){.p = p, .a = a};
     t->first = ARENA_ARRAY(a, uint32_t, (uint64_t)p->nrun + 1);
-    t->frozen = ARENA_ARRAY(a, uint32_t, (uint64_t)p->nrun + 1);
     t->spare = ARENA_ARRAY(a, Numbers, (uint64_t)p->nrun + 1);
     t->makers = ARENA_ARRAY(a, Numbers, p->ntensor);
     t->reads = reads_of(a, p, false);
     t->views = reads_of(a, p, true);
-    fill_frozen(t);
+    t->frozen = problem_frozen(a, p);
     Arena *scratch = arena_new();
     Sequence base = sequence_base(scratch, p);
     timeline_restore(t, &base);

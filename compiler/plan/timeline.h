@@ -71,7 +71,7 @@ typedef struct {
     Numbers *spare;   /* per run: unused items */
     Numbers *makers;  /* per tensor: items that make it, by position */
     Numbers touched;  /* items whose in-place saving may have changed */
-    bool journaling;
+    bool undoing;
     VEC(Change) journal;
 } Timeline;
 
@@ -89,6 +89,10 @@ typedef struct {
 Sequence timeline_save(Arena *a, const Timeline *t);
 void timeline_restore(Timeline *t, const Sequence *s);
 Sequence sequence_base(Arena *a, const Problem *p);
+/* The base order in which, right before the first execution of run `point`, everything goes that is not
+ * in keep (per storage) nor read by that run; what is missing afterwards is made again when it is first
+ * needed. False when that would have to run something frozen. */
+bool sequence_keep(Arena *a, const Problem *p, uint32_t point, const bool *keep, Sequence *out);
 /* The executions of a plan; a rerun keeps what the plan places as resident. */
 Sequence sequence_of_plan(Arena *a, const Problem *p, const Plan *plan);
 
@@ -97,9 +101,14 @@ Sequence sequence_of_plan(Arena *a, const Problem *p, const Plan *plan);
 uint32_t timeline_insert(Timeline *t, uint32_t run, uint32_t before, uint64_t kept);
 void timeline_remove(Timeline *t, uint32_t item); /* not a first execution */
 
-/* Changes since timeline_begin can be taken back. */
-void timeline_begin(Timeline *t);
-void timeline_undo(Timeline *t);
+/* All changes are remembered: those after a mark can be taken back, until they are forgotten. */
+static inline uint32_t timeline_mark(const Timeline *t) {
+    return t->journal.n;
+}
+void timeline_undo(Timeline *t, uint32_t mark);
+static inline void timeline_forget(Timeline *t) {
+    t->journal.n = 0;
+}
 
 /* ---- questions ---- */
 int64_t timeline_peak(const Timeline *t);

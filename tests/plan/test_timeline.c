@@ -101,7 +101,6 @@ static void test_changes(void) {
         check_against_replay(t);
         int64_t peak = timeline_peak(t);
         Numbers reruns = {0};
-        timeline_begin(t);
         for (uint32_t i = 0; i < 60; i++) {
             uint32_t r = maker_rnd(&m, p->nrun);
             if (reruns.n && !maker_rnd(&m, 3)) {
@@ -115,7 +114,7 @@ static void test_changes(void) {
             }
             if (i % 10 == 9) check_against_replay(t);
         }
-        timeline_undo(t);
+        timeline_undo(t, 0);
         CHECK_EQ(t->nitem, p->nrun + 1);
         CHECK_EQ(timeline_peak(t), peak);
         CHECK_EQ(t->cost_ns, p->base_ns);
@@ -131,7 +130,6 @@ static void test_many_at_one_place(void) {
     const Problem *p = problem_new(a, g, cost_opaque(a, g), NULL, true);
     Timeline *t = timeline_new(a, p);
     int64_t peak = timeline_peak(t);
-    timeline_begin(t);
     uint32_t place = t->first[4];
     for (uint32_t i = 0; i < 900; i++) {
         uint32_t x = timeline_insert(t, i % 3, place, 1);
@@ -139,7 +137,7 @@ static void test_many_at_one_place(void) {
         if (i % 7 == 0) timeline_remove(t, timeline_insert(t, i % 3, t->first[6], 1));
     }
     check_against_replay(t);
-    timeline_undo(t);
+    timeline_undo(t, 0);
     CHECK_EQ(timeline_peak(t), peak);
     CHECK_EQ(t->nitem, p->nrun + 1);
     arena_free(a);

@@ -1,0 +1,107 @@
+/* seek.c - starts for local search. No single way to make a schedule wins on all graphs: what the
+ * minimum cut at the worst moment keeps (cut.h; often within a tenth of a point of the optimum when
+ * one moment decides), greedy repair of the base order in four orders, and whatever the caller
+ * offers, such as the plans of the DTR family. */
+#include "seek.h"
+
+#include "cut.h"
+#include "search.h"
+
+#include <string.h>
+
+enum { THRASH = 8 }; /* repair gives up past this many times the base time */
+
+Seek *seek_new(Arena *a, const Problem *p, int64_t capacity) {
+    Seek *x = ARENA_NEW(a, Seek);
+    *x = (Seek){.p = p, .a = a, .t = timeline_new(a, p), .kept_arena = arena_new()};
+    x->m = mender_new(a, x->t, capacity);
+    x->cost_limit = p->base_ns < UINT64_MAX / THRASH ? p->base_ns * THRASH : UINT64_MAX;
+    return x;
+}
+
+void seek_free(Seek *x) {
+    arena_free(x->kept_arena);
+}
+
+void seek_capacity(Seek *x, int64_t capacity) {
+    x->m->capacity = capacity;
+    x->n = 0;
+}
+
+/* Remembers the timeline as it is. */
+static void remember(Seek *x) {
+    uint32_t at = x->n;
+    for (uint32_t i = 0; i < x->n; i++)
+        if (x->kept[i].cost_ns == x->t->cost_ns) return;
+    while (at > 0 && x->kept[at - 1].cost_ns > x->t->cost_ns) at--;
+    if (at == SEEK_KEPT) return;
+    if (x->n < SEEK_KEPT) x->n++;
+    memmove(x->kept + at + 1, x->kept + at, (x->n - 1 - at) * sizeof *x->kept);
+    x->kept[at] = timeline_save(x->kept_arena, x->t);
+}
+
+/* Repairs and reduces the timeline as it is. */
+static bool finish(Seek *x) {
+    Mender *m = x->m;
+    uint32_t steps = 10 * x->p->nrun + 1000;
+    m->noise = 0;
+    m->extend = true;
+    m->price = 0;
+    if (!mend(m, x->cost_limit, steps)) return false;
+    mend_reduce(m, BY_DENSITY);
+    timeline_forget(x->t);
+    remember(x);
+    return true;
+}
+
+bool seek_offer(Seek *x, const Sequence *s) {
+    timeline_restore(x->t, s);
+    x->m->order = AT_PEAK;
+    if (timeline_peak(x->t) <= x->m->capacity) {
+        mend_reduce(x->m, BY_DENSITY);
+        timeline_forget(x->t);
+        remember(x);
+        return true;
+    }
+    /* What the schedule recomputes for nothing goes first. */
+    int64_t capacity = x->m->capacity;
+    x->m->capacity = timeline_peak(x->t);
+    mend_reduce(x->m, BY_DENSITY);
+    timeline_forget(x->t);
+    x->m->capacity = capacity;
+    return finish(x);
+}
+
+static void start_from_cut(Seek *x) {
+    Arena *a = arena_new();
+    CutBound c;
+    Sequence s;
+    cut_bound(a, x->p, (uint64_t)x->m->capacity, &c);
+    if (c.feasible && c.run != NO_ID && sequence_keep(a, x->p, c.run, c.keep, &s))
+        seek_offer(x, &s);
+    arena_free(a);
+}
+
+void seek_starts(Seek *x, bool quick) {
+    static const MendOrder orders[] = {AT_PEAK, AT_FIRST, AT_LAST, AT_RANDOM};
+    Arena *a = arena_new();
+    start_from_cut(x);
+    Sequence base = sequence_base(a, x->p);
+    for (uint32_t i = 0; i < sizeof orders / sizeof *orders && !(quick && x->n); i++) {
+        timeline_restore(x->t, &base);
+        x->m->order = orders[i];
+        finish(x);
+    }
+    arena_free(a);
+}
+
+void seek_search(Seek *x, uint64_t work) {
+    uint32_t n = x->n;
+    Sequence start[SEEK_KEPT];
+    memcpy(start, x->kept, n * sizeof *start);
+    for (uint32_t i = 0; i < n; i++) {
+        timeline_restore(x->t, &start[i]);
+        search_improve(x->m, work / n);
+        remember(x);
+    }
+}

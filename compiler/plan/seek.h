@@ -1,0 +1,32 @@
+/* seek.h - a cheap schedule under a capacity of bytes: several starts, then local search on the
+ * best. Internal to the room. */
+#ifndef DTRC_SEEK_H
+#define DTRC_SEEK_H
+
+#include "mend.h"
+
+enum { SEEK_KEPT = 3 }; /* schedules that are remembered */
+
+typedef struct {
+    const Problem *p;
+    Arena *a, *kept_arena;
+    Timeline *t;
+    Mender *m;
+    uint64_t cost_limit; /* schedules that cost more are of no use */
+    uint32_t n;
+    Sequence kept[SEEK_KEPT]; /* cheapest first, of different cost */
+} Seek;
+
+Seek *seek_new(Arena *a, const Problem *p, int64_t capacity);
+void seek_free(Seek *x);
+/* Forgets what was found; another capacity. */
+void seek_capacity(Seek *x, int64_t capacity);
+/* Takes a schedule as a start: repaired when it does not keep the capacity, and reduced. */
+bool seek_offer(Seek *x, const Sequence *s);
+/* Starts of its own: repair of the base order, and what the minimum cut keeps. With quick, only
+ * until one works. */
+void seek_starts(Seek *x, bool quick);
+/* Local search from what is kept, `work` elementary steps together. */
+void seek_search(Seek *x, uint64_t work);
+
+#endif
