@@ -11,6 +11,7 @@
 #   traces    train the models in tests/data/traces at several budgets, compare with PyTorch
 #   ops       operator tests of ONNX (libonnx-testdata), forward
 #   hostile   broken models, hostile names, full disks, killed programs, wrong data
+#   planbench plans for ../shared/planbench and random logs, replayed by its score.py
 #   install   install to a folder, compile and train from there
 #   dev       the same unit tests, some traces and the hostile tests under ASan and UBSan
 #   fuzz      each fuzz target for FUZZ_SECONDS (default 20)
@@ -119,7 +120,7 @@ installed_trainer() {
         test -s "$prefix/share/man/man1/dtrc.1"
 }
 
-fuzzers="fuzz_onnx fuzz_ir fuzz_plan fuzz_data"
+fuzzers="fuzz_onnx fuzz_ir fuzz_plan fuzz_trace fuzz_data"
 
 # Small valid inputs to start from.
 fuzz_seeds() {
@@ -135,6 +136,8 @@ fuzz_seeds() {
             "$dtrc" "$from/model.onnx" --batch 2 -d $stage -s $stage >"$dir/fuzz_ir/$case-$stage" || return 1
         done
     done
+    cp tests/data/planning/*.log tests/data/planning/*.json "$dir/fuzz_trace"
+    gzip -c tests/data/planning/views.log >"$dir/fuzz_trace/views.log.gz"
     for planner in none dtr static; do
         "$dtrc" plan tests/fuzz/step.ir --budget 100% --threads 1 --planner $planner -o "$dir/fuzz_plan/$planner" || return 1
     done
@@ -179,6 +182,10 @@ part() {
         need_build release
         suite hostile "$python" tests/hostile/run_hostile.py --dtrc build/release/bin/dtrc
         ;;
+    planbench)
+        need_build release
+        suite planbench "$python" tests/planbench/check.py --dtrc build/release/bin/dtrc
+        ;;
     install) need_build release && step install installed_trainer ;;
     dev)
         need_build dev
@@ -190,7 +197,7 @@ part() {
     fuzz) need_build release && suite fuzz fuzz ;;
     fast) part build && part unit && part includes && part format ;;
     *)
-        say "unknown part '$1': build unit includes format traces ops hostile install dev fuzz fast"
+        say "unknown part '$1': build unit includes format traces ops hostile planbench install dev fuzz fast"
         exit 2
         ;;
     esac
@@ -208,6 +215,6 @@ need_packages $packages_build $packages_python $packages_test || {
     say "0 passed, 1 failed, 0 skipped"
     exit 1
 }
-[ $# -gt 0 ] || set -- build unit includes format traces ops hostile install dev fuzz
+[ $# -gt 0 ] || set -- build unit includes format traces ops hostile planbench install dev fuzz
 for p in "$@"; do part "$p"; done
 finish
