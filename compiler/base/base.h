@@ -100,7 +100,8 @@ size_t utf8_length(const char *s, uint32_t *code);
 
 /* ---- file.c ------------------------------------------------------------------------------- */
 /* Writes the whole file through a temporary one in the same folder, fsync and rename, so that an
- * earlier file stays whole on failure. False with errno set. */
+ * earlier file stays whole on failure; a device or a pipe is written in place. False with errno
+ * set. */
 bool file_write(const char *path, const void *bytes, size_t n);
 /* Reads a whole regular file of at most max bytes. NULL with errno set (EFBIG when larger). */
 char *file_read(Arena *a, const char *path, size_t max, size_t *n);

@@ -1,5 +1,6 @@
 /* file.c - whole files in and out. Writing never leaves half a file under the final name: a
- * temporary one beside it is written, synced and renamed. */
+ * temporary one beside it is written, synced and renamed. Devices and pipes (/dev/null) are written
+ * in place: a rename would replace them. */
 #include "base.h"
 
 #include <errno.h>
@@ -51,8 +52,23 @@ static void sync_folder(const char *path) {
     close(fd);
 }
 
+/* A device or a pipe. A pipe that nobody reads is an error. */
+static bool write_in_place(const char *path, const void *bytes, size_t n) {
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK); /* does not wait for a reader */
+    if (fd < 0) return false;
+    fcntl(fd, F_SETFL, 0);
+    bool ok = write_all(fd, bytes, n);
+    int err = errno;
+    if (close(fd) && ok) return false;
+    errno = err;
+    return ok;
+}
+
 bool file_write(const char *path, const void *bytes, size_t n) {
     char tmp[4096];
+    struct stat st;
+    if (!stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return write_in_place(path, bytes, n);
     int fd = open_temporary(path, tmp, sizeof tmp);
     if (fd < 0) return false;
     bool ok = write_all(fd, bytes, n) && fsync(fd) == 0;

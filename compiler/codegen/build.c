@@ -133,6 +133,9 @@ static bool append(const char *from, const char *to) {
 }
 
 bool cg_build(Arena *a, Diag *d, const char *dir, const char *out, const CgOptions *o) {
+    struct stat st;
+    if (!stat(out, &st) && !S_ISREG(st.st_mode)) /* the rename would replace a device */
+        return diag_error(d, (Place){.file = out}, "cannot write the executable: no regular file");
     const char *tmp = arena_printf(a, "%s.tmp%ld", out, (long)getpid());
     bool ok = compile(a, d, dir, tmp, o);
     if (ok && (!append(arena_printf(a, "%s/weights.bin", dir), tmp) || rename(tmp, out)))

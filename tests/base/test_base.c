@@ -3,7 +3,9 @@
 #include "test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static jmp_buf oom;
@@ -187,6 +189,15 @@ static void test_file(const char *folder) {
     CHECK(!file_read(a, folder, 100, &n) && errno == EISDIR);
     CHECK(!file_read(a, arena_printf(a, "%s.none", path), 100, &n) && errno == ENOENT);
     CHECK(!file_write(arena_printf(a, "%s.none/x", path), "", 0) && errno == ENOENT);
+    /* A pipe stays one, and gets the bytes; without a reader that is an error. */
+    const char *fifo = arena_printf(a, "%s.pipe", path);
+    char got[4] = "";
+    CHECK(mkfifo(fifo, 0600) == 0);
+    CHECK(!file_write(fifo, "abc", 3) && errno == ENXIO);
+    int fd = open(fifo, O_RDONLY | O_NONBLOCK);
+    CHECK(file_write(fifo, "abc", 3) && read(fd, got, 3) == 3 && !strcmp(got, "abc"));
+    close(fd);
+    unlink(fifo);
     CHECK_EQ(unlink(path), 0);
     arena_free(a);
 }

@@ -120,6 +120,13 @@ static void failures_are_errors(Work *w) {
     CHECK(access(out, F_OK) != 0);
     CHECK(!cg_emit(w->a, &w->d, "/proc/no/such", w->g, w->g, w->c, w->p, &w->o));
     CHECK(strstr(w->d.log.at, "cannot make the program folder") != NULL);
+    /* The result's place is a pipe: it stays one. */
+    struct stat st;
+    const char *fifo = arena_printf(w->a, "%s/pipe", w->dir);
+    CHECK(mkfifo(fifo, 0600) == 0);
+    CHECK(!cg_build(w->a, &w->d, w->dir, fifo, &w->o));
+    CHECK(lstat(fifo, &st) == 0 && S_ISFIFO(st.st_mode));
+    unlink(fifo);
     /* The result's place is a folder: the earlier content stays, no temporary file is left. */
     CHECK(!cg_build(w->a, &w->d, w->dir, w->build, &w->o));
 }
