@@ -1,20 +1,5 @@
-/* cut.c - the single-point minimum cut (cut.h) and the bound that it gives.
- *
- * Bound. The first runs of what is no effect stand in the base order; effects stand at their place
- * or later. Take the moment when run x happens for the first time. Memory holds its working set
- * W_x (less the operand that its result may take over) and a set P of other storages, so that
- * bytes(P) <= capacity - W_x. Let R be the runs before x that happen again after that moment. A
- * later first run, or the end of the step, reads tensor t made before x; a run in R reads its
- * operands. The storage of t was there all the time since x, so it is in P or in W_x, or it was
- * made after x, so its maker is in R. Hence the extra time is at least
- *     min sum over r in R of ns_r   where R and P satisfy these conditions,
- * and for any price l >= 0 at least
- *     min sum over R of ns_r + l (sum over P of bytes) - l (capacity - W_x),
- * which is a minimum cut (below). What weakens it, never the other way: operands of x count as kept
- * for nothing, also the one that is taken over; a view whose storage is kept is there for nothing.
- * Uses by effects before x do not count, since an effect may wait until after x (it then needs
- * more, not less). What an effect made is kept when a first run at x or before reads it (so the
- * effect cannot be waiting); otherwise it is left out, as if it were there and took no room.
+/* cut.c - the single-point minimum cut: cheapest runs to repeat after a point of a schedule, given
+ * what may be kept there.
  *
  * Network. Beside the source: needed, dropped, runs again. Per run r before x a node R_r with an
  * arc to the sink of ns_r. Per storage s with maker r a node A_s (needed): arc A_s -> R_r of price
@@ -36,8 +21,6 @@
  * The single-point relaxation is that of Checkmate's ILP (Jain et al., MLSys 2020) with one stage;
  * writing it as a parametric cut is ours. */
 #include "cut.h"
-
-#include "strategy.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -361,7 +344,7 @@ static void load_low(Cut *c) {
 }
 
 enum { MOST_FLOWS = 64 };
-static const double exact = 1e-6, close_to_best = 0.98;
+static const double exact = 1e-6;
 
 /* The cut at a price above that of the lower end; raises the value. */
 static Line cut_at(Cut *c, const CutPoint *at, CutResult *r, double price) {
@@ -416,180 +399,4 @@ void cut_solve(Cut *c, const CutPoint *at, CutResult *r) {
     if (at->flows != 1 || !r->flows) return;
     r->keep = c->keep;
     r->rerun = c->rerun;
-}
-
-/* ---- the bound ---- */
-
-static void fill_last_uses(const Problem *p, uint32_t *last) {
-    for (uint32_t r = 0; r < p->nrun; r++) EACH(p->in, r, t) last[t] = r;
-    for (uint32_t i = 0; i < p->noutput; i++) last[p->output[i]] = p->nrun;
-}
-
-/* Working set: operands, results, workspace, less the operand that the result may take over. */
-static uint64_t working_set(const Problem *p, uint32_t r, uint8_t *state) {
-    uint64_t bytes = p->workspace[r];
-    EACH(p->in, r, t) {
-        if (state[p->storage[t]] == CUT_FIXED) continue;
-        state[p->storage[t]] = CUT_FIXED;
-        bytes += p->bytes[p->storage[t]];
-    }
-    EACH(p->out, r, t) if (t != NO_ID && t < p->nstorage) bytes += p->bytes[t];
-    if (list_len(&p->inplace, r)) bytes -= p->bytes[p->inplace.at[p->inplace.first[r]]];
-    return bytes;
-}
-
-/* Effects before the point may be waiting still. */
-static void fix_effects(const Problem *p, uint32_t run, uint8_t *state) {
-    for (uint32_t r = 0; r < run; r++) {
-        if (!p->effect[r]) continue;
-        bool happened = false;
-        EACH(p->out, r, t) {
-            if (t == NO_ID || t >= p->nstorage) continue;
-            EACH(p->users, t, u) happened |= u <= run && !p->effect[u];
-        }
-        EACH(p->out, r, t) if (!happened && t != NO_ID && t < p->nstorage) state[t] = CUT_FIXED;
-    }
-}
-
-/* A point of the base order, with room for its arrays. */
-typedef struct {
-    CutPoint at;
-    uint8_t *state;
-    bool *need;
-    uint32_t *last; /* per tensor: last use */
-} BasePoint;
-
-static BasePoint base_point_new(Arena *a, const Problem *p) {
-    BasePoint b = {.state = ARENA_ARRAY(a, uint8_t, p->nstorage),
-                   .need = ARENA_ARRAY(a, bool, p->ntensor),
-                   .last = ARENA_ARRAY(a, uint32_t, p->ntensor)};
-    fill_last_uses(p, b.last);
-    return b;
-}
-
-static bool set_base_point(const Problem *p, BasePoint *b, uint32_t run, uint64_t capacity) {
-    memset(b->state, CUT_MAY_KEEP, p->nstorage);
-    for (uint32_t t = 0; t < p->ntensor; t++)
-        b->need[t] = p->def[t] != NO_ID && p->def[t] < run && b->last[t] > run;
-    uint64_t used = working_set(p, run, b->state);
-    fix_effects(p, run, b->state);
-    b->at = (CutPoint){.run = run, .capacity = capacity - used, .state = b->state, .need = b->need};
-    return used <= capacity;
-}
-
-bool cut_base_point(Arena *a, const Problem *p, uint32_t run, uint64_t capacity, CutPoint *at) {
-    BasePoint b = base_point_new(a, p);
-    bool fits = set_base_point(p, &b, run, capacity);
-    *at = b.at;
-    return fits;
-}
-
-/* Points of the base order where memory is over the capacity when nothing is dropped before its
- * last use: what that takes beyond the capacity, 0 for effects and where all fits; working sets. */
-static void fill_excess(Arena *a, const Problem *p, const uint32_t *last, uint64_t capacity,
-                        double *over, double *set) {
-    double live = 0;
-    uint8_t *state = ARENA_ARRAY(a, uint8_t, p->nstorage);
-    uint32_t *end = ARENA_ARRAY(a, uint32_t, p->nstorage);
-    for (uint32_t t = 0; t < p->ntensor; t++)
-        if (last[t] > end[p->storage[t]]) end[p->storage[t]] = last[t];
-    for (StorageId s = 0; s < p->nstorage; s++) {
-        if (!p->is_temp[s] || p->def[s] == NO_ID || end[s] <= p->def[s] + 1) continue;
-        over[p->def[s] + 1] += (double)p->bytes[s];
-        over[end[s]] -= (double)p->bytes[s];
-    }
-    for (uint32_t r = 0; r < p->nrun; r++) {
-        set[r] = (double)working_set(p, r, state);
-        double most = (live += over[r]) + set[r];
-        EACH(p->in, r, t) {
-            StorageId s = p->storage[t];
-            if (state[s] == CUT_FIXED && end[s] > r) most -= (double)p->bytes[s];
-            state[s] = CUT_MAY_KEEP;
-        }
-        over[r] = p->effect[r] || most < (double)capacity ? 0 : most - (double)capacity;
-    }
-    over[p->nrun] = 0;
-}
-
-/* Points of each kind that are looked at; cuts that say whether one is worth more. */
-enum { SAMPLES = 24, SCREEN = 2 };
-
-typedef struct {
-    Cut *cut;
-    BasePoint point;
-    uint64_t capacity;
-    VEC(uint32_t) peak;
-    CutBound *best;
-} Scan;
-
-/* One cut at the price of the best point so far; all of them when that comes close. */
-static void look(Scan *x, uint32_t run) {
-    CutResult r;
-    CutPoint *at = &x->point.at;
-    if (!x->best->feasible) return;
-    x->best->feasible = set_base_point(x->cut->p, &x->point, run, x->capacity);
-    if (!x->best->feasible) return;
-    if (x->best->run != NO_ID) {
-        at->guess = x->best->price;
-        at->flows = SCREEN;
-        cut_solve(x->cut, at, &r);
-        if (r.value < close_to_best * x->best->value) return;
-        at->flows = 0;
-    }
-    cut_solve(x->cut, at, &r);
-    x->best->feasible = r.feasible;
-    if (!r.feasible || r.value <= x->best->value) return;
-    x->best->value = r.value;
-    x->best->run = run;
-    x->best->price = r.price;
-    memcpy(x->best->keep, r.keep, x->cut->p->nstorage * sizeof *r.keep);
-}
-
-/* Local maxima of memory all over the step, then ever closer to the best one. */
-static void scan_peaks(Scan *x) {
-    uint32_t step = x->peak.n / SAMPLES + 1;
-    for (uint32_t i = step / 2; i < x->peak.n; i += step) look(x, x->peak.at[i]);
-    while (step > 1) {
-        step /= 2;
-        uint32_t at = 0;
-        while (at < x->peak.n && x->peak.at[at] < x->best->run) at++;
-        if (at >= step) look(x, x->peak.at[at - step]);
-        if (at + step < x->peak.n) look(x, x->peak.at[at + step]);
-    }
-}
-
-/* The largest working sets: there is the least room. */
-static void scan_sets(Scan *x, const double *over, double *set, uint32_t nrun) {
-    for (uint32_t k = 0; k < SAMPLES; k++) {
-        uint32_t most = NO_ID;
-        for (uint32_t r = 0; r < nrun; r++)
-            if (over[r] > 0 && set[r] > 0 && (most == NO_ID || set[r] > set[most])) most = r;
-        if (most == NO_ID) return;
-        look(x, most);
-        set[most] = 0;
-    }
-}
-
-void cut_bound(Arena *a, const Problem *p, uint64_t capacity, CutBound *best) {
-    *best = (CutBound){.feasible = p->floor_bytes <= capacity,
-                       .run = NO_ID,
-                       .keep = ARENA_ARRAY(a, bool, p->nstorage)};
-    if (!best->feasible) return;
-    Arena *scratch = arena_new();
-    Scan x = {cut_new(scratch, p), base_point_new(scratch, p), capacity, {0}, best};
-    double *over = ARENA_ARRAY(scratch, double, (uint64_t)p->nrun + 1),
-           *set = ARENA_ARRAY(scratch, double, p->nrun);
-    fill_excess(scratch, p, x.point.last, capacity, over, set);
-    uint32_t highest = 0;
-    for (uint32_t r = 0; r < p->nrun; r++) {
-        if (over[r] <= 0 || (r && over[r - 1] > over[r]) || over[r + 1] > over[r]) continue;
-        if (over[r] > over[highest]) highest = r;
-        VEC_PUSH(scratch, x.peak, r);
-    }
-    if (over[highest] > 0) {
-        look(&x, highest);
-        scan_peaks(&x);
-        scan_sets(&x, over, set, p->nrun);
-    }
-    arena_free(scratch);
 }

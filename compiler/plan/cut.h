@@ -49,17 +49,19 @@ Cut *cut_new(Arena *a, const Problem *p);
 /* The arrays of *r belong to the Cut and last until its next use. */
 void cut_solve(Cut *c, const CutPoint *at, CutResult *r);
 
-/* ---- the bound ---- */
+/* ---- windows.c ---- */
 
 typedef struct {
-    bool feasible; /* false: no plan exists; nothing else is valid then */
-    double value;  /* ns; a valid lower bound on the extra time of any plan, see cut.c */
-    uint32_t run;  /* the point that gives it; NO_ID: memory suffices everywhere */
-    double price;  /* ns per byte there */
-    bool *keep;    /* per storage: a good choice of what to keep there */
+    bool feasible;             /* false: no plan exists; nothing else is valid then */
+    double value;              /* ns; a valid lower bound on the extra time of any plan */
+    uint32_t run;              /* the best single point; NO_ID: memory suffices everywhere */
+    double price;              /* ns per byte there */
+    bool *keep;                /* per storage: a good choice of what to keep there */
+    uint32_t nwindow, *window; /* points whose windows together give the value */
 } CutBound;
 
-/* The best of some points of the base order. capacity: bytes of the arena. */
+/* The best of some points of the base order and of windows between them. capacity: bytes of the
+ * arena. */
 void cut_bound(Arena *a, const Problem *p, uint64_t capacity, CutBound *best);
 /* The base order at `run` as a CutPoint whose arrays live in a; false when the run's own working
  * set does not fit. */

@@ -1,0 +1,285 @@
+/* windows.c - the lower bound from minimum cuts at points of the base order, alone and in a row.
+ *
+ * One point. The first runs of what is no effect stand in the base order; effects stand at their
+ * place or later. Take the moment when run x happens for the first time. Memory holds its working
+ * set W_x (less the operand that its result may take over) and a set P of other storages, so that
+ * bytes(P) <= capacity - W_x. Let R be the runs before x that happen again after that moment. A
+ * later first run, or the end of the step, reads tensor t made before x; a run in R reads its
+ * operands. The storage of t was there all the time since x, so it is in P or in W_x, or it was
+ * made after x, so its maker is in R. Hence the extra time after x is at least
+ *     min sum over r in R of ns_r   where R and P satisfy these conditions,
+ * and for any price l >= 0 at least
+ *     min sum over R of ns_r + l (sum over P of bytes) - l (capacity - W_x),
+ * which is what cut_solve computes. What weakens it, never the other way: operands of x count as
+ * kept for nothing, also the one that is taken over; a view whose storage is kept is there for
+ * nothing. Uses by effects before x do not count, since an effect may wait until after x (it then
+ * needs more, not less). What an effect made is kept when a first run at x or before reads it (so
+ * the effect cannot be waiting); otherwise it is left out, as if it were there and took no room.
+ *
+ * Windows. For points x < y the same holds with what first runs after x up to y itself read, and
+ * with runs that happen again between the moments of x and y, since y finds its operands when it
+ * runs. (Effects in between may wait; their uses do not count.) Such times belong to disjoint
+ * windows, so bounds of consecutive windows, the last one open, add up. That pays where several
+ * moments are tight for different reasons.
+ *
+ * Points. Local maxima of memory all over the step, then ever closer to the best one; the largest
+ * working sets. A point is screened by few cuts at the price of the best one so far. The chain of
+ * windows is the best one over a few points, each the best of its part of the step. */
+#include "cut.h"
+
+#include <string.h>
+
+/* ---- a point of the base order ---- */
+
+/* With room for its arrays. */
+typedef struct {
+    CutPoint at;
+    uint8_t *state;
+    bool *need;
+    uint32_t *last; /* per tensor: last use */
+} BasePoint;
+
+static void fill_last_uses(const Problem *p, uint32_t *last) {
+    for (uint32_t r = 0; r < p->nrun; r++) EACH(p->in, r, t) last[t] = r;
+    for (uint32_t i = 0; i < p->noutput; i++) last[p->output[i]] = p->nrun;
+}
+
+/* Working set: operands, results, workspace, less the operand that the result may take over. */
+static uint64_t working_set(const Problem *p, uint32_t r, uint8_t *state) {
+    uint64_t bytes = p->workspace[r];
+    EACH(p->in, r, t) {
+        if (state[p->storage[t]] == CUT_FIXED) continue;
+        state[p->storage[t]] = CUT_FIXED;
+        bytes += p->bytes[p->storage[t]];
+    }
+    EACH(p->out, r, t) if (t != NO_ID && t < p->nstorage) bytes += p->bytes[t];
+    if (list_len(&p->inplace, r)) bytes -= p->bytes[p->inplace.at[p->inplace.first[r]]];
+    return bytes;
+}
+
+/* Effects before the point may be waiting still. */
+static void fix_effects(const Problem *p, uint32_t run, uint8_t *state) {
+    for (uint32_t r = 0; r < run; r++) {
+        if (!p->effect[r]) continue;
+        bool happened = false;
+        EACH(p->out, r, t) {
+            if (t == NO_ID || t >= p->nstorage) continue;
+            EACH(p->users, t, u) happened |= u <= run && !p->effect[u];
+        }
+        EACH(p->out, r, t) if (!happened && t != NO_ID && t < p->nstorage) state[t] = CUT_FIXED;
+    }
+}
+
+static BasePoint base_point_new(Arena *a, const Problem *p) {
+    BasePoint b = {.state = ARENA_ARRAY(a, uint8_t, p->nstorage),
+                   .need = ARENA_ARRAY(a, bool, p->ntensor),
+                   .last = ARENA_ARRAY(a, uint32_t, p->ntensor)};
+    fill_last_uses(p, b.last);
+    return b;
+}
+
+/* The point at `run` with uses up to the first run of `until`, or to the end (Problem.nrun). False:
+ * the working set does not fit. */
+static bool set_base_point(const Problem *p, BasePoint *b, uint32_t run, uint32_t until,
+                           uint64_t capacity) {
+    memset(b->state, CUT_MAY_KEEP, p->nstorage);
+    memset(b->need, false, p->ntensor);
+    if (until == p->nrun)
+        for (uint32_t t = 0; t < p->ntensor; t++)
+            b->need[t] = p->def[t] != NO_ID && p->def[t] < run && b->last[t] > run;
+    else
+        for (uint32_t r = run + 1; r <= until; r++)
+            if (!p->effect[r]) EACH(p->in, r, t) b->need[t] = p->def[t] != NO_ID && p->def[t] < run;
+    uint64_t used = working_set(p, run, b->state);
+    fix_effects(p, run, b->state);
+    b->at = (CutPoint){.run = run, .capacity = capacity - used, .state = b->state, .need = b->need};
+    return used <= capacity;
+}
+
+bool cut_base_point(Arena *a, const Problem *p, uint32_t run, uint64_t capacity, CutPoint *at) {
+    BasePoint b = base_point_new(a, p);
+    bool fits = set_base_point(p, &b, run, p->nrun, capacity);
+    *at = b.at;
+    return fits;
+}
+
+/* ---- points ---- */
+
+/* Points of the base order where memory is over the capacity when nothing is dropped before its
+ * last use: what that takes beyond the capacity, 0 for effects and where all fits; working sets. */
+static void fill_excess(Arena *a, const Problem *p, const uint32_t *last, uint64_t capacity,
+                        double *over, double *set) {
+    double live = 0;
+    uint8_t *state = ARENA_ARRAY(a, uint8_t, p->nstorage);
+    uint32_t *end = ARENA_ARRAY(a, uint32_t, p->nstorage);
+    for (uint32_t t = 0; t < p->ntensor; t++)
+        if (last[t] > end[p->storage[t]]) end[p->storage[t]] = last[t];
+    for (StorageId s = 0; s < p->nstorage; s++) {
+        if (!p->is_temp[s] || p->def[s] == NO_ID || end[s] <= p->def[s] + 1) continue;
+        over[p->def[s] + 1] += (double)p->bytes[s];
+        over[end[s]] -= (double)p->bytes[s];
+    }
+    for (uint32_t r = 0; r < p->nrun; r++) {
+        set[r] = (double)working_set(p, r, state);
+        double most = (live += over[r]) + set[r];
+        EACH(p->in, r, t) {
+            StorageId s = p->storage[t];
+            if (state[s] == CUT_FIXED && end[s] > r) most -= (double)p->bytes[s];
+            state[s] = CUT_MAY_KEEP;
+        }
+        over[r] = p->effect[r] || most < (double)capacity ? 0 : most - (double)capacity;
+    }
+    over[p->nrun] = 0;
+}
+
+/* Points of each kind that are looked at; cuts that say whether one is worth more; parts of the
+ * step that give a point each to the chain of windows. Of small problems all are looked at. */
+enum { SAMPLES = 24, SMALL = 30000, SCREEN = 2, PARTS = 12 };
+static const double close_to_best = 0.98;
+
+typedef struct {
+    uint32_t run;
+    double value;
+} Spot;
+
+typedef struct {
+    const Problem *p;
+    Arena *a;
+    Cut *cut;
+    BasePoint point;
+    uint64_t capacity;
+    uint32_t samples;
+    VEC(uint32_t) peak;
+    VEC(Spot) seen;
+    CutBound *best;
+} Scan;
+
+/* A valid value for the window; 0 when it cannot be had. */
+static double window_value(Scan *x, uint32_t run, uint32_t until, double guess, uint32_t flows,
+                           CutResult *r) {
+    x->best->feasible &= set_base_point(x->p, &x->point, run, until, x->capacity);
+    if (!x->best->feasible) return 0;
+    x->point.at.guess = guess;
+    x->point.at.flows = flows;
+    cut_solve(x->cut, &x->point.at, r);
+    if (!flows) x->best->feasible &= r->feasible;
+    return r->value;
+}
+
+static void look(Scan *x, uint32_t run) {
+    CutBound *best = x->best;
+    CutResult r;
+    uint32_t end = x->p->nrun;
+    double v = 0;
+    if (best->run != NO_ID) v = window_value(x, run, end, best->price, SCREEN, &r);
+    if (best->run == NO_ID || v >= close_to_best * best->value)
+        v = window_value(x, run, end, best->price, 0, &r);
+    VEC_PUSH(x->a, x->seen, ((Spot){run, v}));
+    if (!best->feasible || v <= best->value) return;
+    best->value = v;
+    best->run = run;
+    best->price = r.price;
+    memcpy(best->keep, r.keep, x->p->nstorage * sizeof *r.keep);
+}
+
+static void scan_peaks(Scan *x) {
+    uint32_t step = x->peak.n / x->samples + 1;
+    for (uint32_t i = step / 2; i < x->peak.n; i += step) look(x, x->peak.at[i]);
+    while (step > 1) {
+        step /= 2;
+        uint32_t at = 0;
+        while (at < x->peak.n && x->peak.at[at] < x->best->run) at++;
+        if (at >= step) look(x, x->peak.at[at - step]);
+        if (at + step < x->peak.n) look(x, x->peak.at[at + step]);
+    }
+}
+
+/* The largest working sets: there is the least room. */
+static void scan_sets(Scan *x, const double *over, double *set, uint32_t nrun) {
+    for (uint32_t k = 0; k < x->samples; k++) {
+        uint32_t most = NO_ID;
+        for (uint32_t r = 0; r < nrun; r++)
+            if (over[r] > 0 && set[r] > 0 && (most == NO_ID || set[r] > set[most])) most = r;
+        if (most == NO_ID) return;
+        look(x, most);
+        set[most] = 0;
+    }
+}
+
+/* ---- windows ---- */
+
+/* The best point that was seen in each part of the range of points, in the order of the step. */
+static uint32_t choose_links(const Scan *x, uint32_t *link) {
+    uint32_t low = NO_ID, high = 0, n = 0;
+    for (uint32_t i = 0; i < x->seen.n; i++) {
+        if (x->seen.at[i].run < low) low = x->seen.at[i].run;
+        if (x->seen.at[i].run > high) high = x->seen.at[i].run;
+    }
+    for (uint32_t k = 0; k < PARTS; k++) {
+        const Spot *best = NULL;
+        for (uint32_t i = 0; i < x->seen.n; i++) {
+            const Spot *s = &x->seen.at[i];
+            if ((uint64_t)(s->run - low) * PARTS / (high - low + 1) != k) continue;
+            if (!best || s->value > best->value) best = s;
+        }
+        if (best) link[n++] = best->run;
+    }
+    return n;
+}
+
+/* Best chain from each link to the end, the last link first. */
+static void chain_windows(Scan *x) {
+    uint32_t link[PARTS], next[PARTS], n = choose_links(x, link), first = 0;
+    double value[PARTS + 1];
+    CutResult r;
+    for (uint32_t i = n; i-- > 0;) {
+        double open = window_value(x, link[i], x->p->nrun, x->best->price, 0, &r), price = r.price;
+        value[i] = open;
+        next[i] = n;
+        for (uint32_t j = i + 1; j < n && x->best->feasible; j++) {
+            if (open + value[j] <= value[i]) continue; /* a window is worth no more than the rest */
+            double v = window_value(x, link[i], link[j], price, 0, &r) + value[j];
+            if (v <= value[i]) continue;
+            value[i] = v;
+            next[i] = j;
+        }
+        if (value[i] > value[first] || i + 1 == n) first = i;
+    }
+    if (!n || value[first] <= x->best->value) return;
+    x->best->value = value[first];
+    x->best->nwindow = 0;
+    for (uint32_t i = first; i < n; i = next[i]) x->best->window[x->best->nwindow++] = link[i];
+}
+
+void cut_bound(Arena *a, const Problem *p, uint64_t capacity, CutBound *best) {
+    *best = (CutBound){.feasible = p->floor_bytes <= capacity,
+                       .run = NO_ID,
+                       .keep = ARENA_ARRAY(a, bool, p->nstorage),
+                       .window = ARENA_ARRAY(a, uint32_t, PARTS)};
+    if (!best->feasible) return;
+    Arena *scratch = arena_new();
+    Scan x = {.p = p,
+              .a = scratch,
+              .cut = cut_new(scratch, p),
+              .point = base_point_new(scratch, p),
+              .capacity = capacity,
+              .samples = SAMPLES + SMALL / (p->nrun + 1),
+              .best = best};
+    double *over = ARENA_ARRAY(scratch, double, (uint64_t)p->nrun + 1),
+           *set = ARENA_ARRAY(scratch, double, p->nrun);
+    fill_excess(scratch, p, x.point.last, capacity, over, set);
+    uint32_t highest = 0;
+    for (uint32_t r = 0; r < p->nrun; r++) {
+        if (over[r] <= 0 || (r && over[r - 1] > over[r]) || over[r + 1] > over[r]) continue;
+        if (over[r] > over[highest]) highest = r;
+        VEC_PUSH(scratch, x.peak, r);
+    }
+    if (over[highest] > 0) {
+        look(&x, highest);
+        scan_peaks(&x);
+        scan_sets(&x, over, set, p->nrun);
+        best->window[best->nwindow++] = best->run;
+        chain_windows(&x);
+    }
+    arena_free(scratch);
+}
