@@ -128,8 +128,10 @@ def test_training(x, t):
     log = [json.loads(line) for line in open(path("log.jsonl"))]
     check("log", [r["step"] for r in log] == [0, 1, 2] and near([r["loss"] for r in log], losses)
           and [r["lr"] for r in log] == [0.5, 0.25, 0.25])
-    prof = json.load(open(path("p.json")))["nodes"]
-    check("profile", len(prof) == 8 and all(n["runs"] == 3 for n in prof))
+    prof = json.load(open(path("p.json")))
+    check("profile", len(prof["nodes"]) == 8 and all(n["runs"] == 3 for n in prof["nodes"]))
+    check("profile's head", prof["format"] == "dtrc-profile" and prof["version"] == 1 and prof["threads"] >= 1
+          and len(prof["graph"]) == 16 and prof["batch"] == 4 and "command" in prof)
     batched = summary("--data", npz("b.npz", x=x, target=t), "--batched", "--lr", "0.5,0.25")
     check("batched equals unshuffled samples", batched["weights_sha256"] == digest)
     hard = summary("--data", data, "--shuffle", "off", "--lr", "0.5,0.25", "--hard")
