@@ -45,6 +45,7 @@ typedef struct {
     const char *out;       /* -o */
     const char *emit;      /* --emit DIR */
     const char *report;    /* --report FILE.html */
+    const char *emit_log;  /* --emit-log FILE.log */
     const char *costs;     /* --costs FILE: a trainer's profile; NULL: the model's times */
     const char *device;    /* --device FILE: constants of the cost model; NULL: built in */
     const char *budgets;   /* of --sweep, as given; NULL: every 5 % */

@@ -32,6 +32,7 @@ typedef enum {
     O_COSTS,
     O_DEVICE,
     O_REPORT,
+    O_EMIT_LOG,
     O_DUMP,
     O_STOP,
     O_HELP,
@@ -86,6 +87,8 @@ static const Row rows[] = {
     {O_DEVICE, "--device", NULL, "FILE",
      "constants of the cost model (dtrc calibrate writes them)"},
     {O_REPORT, "--report", NULL, "FILE.html", "memory over time as a page (plan)"},
+    {O_EMIT_LOG, "--emit-log", NULL, "FILE.log",
+     "the training step as a trace that other planners read (plan)"},
     {O_DUMP, "-d", NULL, "STAGE", "print a stage: import, simplify, train, fuse, cost, plan"},
     {O_STOP, "-s", NULL, "STAGE", "stop after a stage"},
     {O_HELP, "--help", "-h", NULL, "this text"},
@@ -107,7 +110,9 @@ void options_help(FILE *out) {
           "       dtrc calibrate MODEL --costs PROFILE [-o DEVICE.json]  fits the cost model\n"
           "       dtrc ops                                            the table of supported "
           "operators\n\n"
-          "MODEL is an .onnx file or a text graph (.ir). Then train:\n"
+          "MODEL is an .onnx file, a text graph (.ir) or, for inspect, plan and verify, a "
+          "planning trace\n"
+          "(simrd .log, .log.gz; Checkmate .json). Then train:\n"
           "       ./TRAINER --data train.npz --epochs 3               (./TRAINER --help lists its "
           "options)\n\n"
           "options:\n",
@@ -256,6 +261,11 @@ static bool apply(Arena *a, Diag *d, const Row *r, const char *v, Options *o, Di
     case O_COSTS: o->costs = v; return true;
     case O_DEVICE: o->device = v; return true;
     case O_REPORT: o->report = v; return true;
+    case O_EMIT_LOG:
+        if (strlen(v) <= 4 || strcmp(v + strlen(v) - 4, ".log"))
+            return usage(d, "--emit-log %s: expected a name that ends in .log", v);
+        o->emit_log = v;
+        return true;
     case O_DUMP: return parse_stage(d, v, &o->dump);
     case O_STOP: return parse_stage(d, v, &o->stop);
     case O_HELP: o->verb = VERB_HELP; return true;
@@ -300,6 +310,7 @@ static bool check(Diag *d, const Options *o, int npos) {
     if (o->verb == VERB_COMPILE && o->plan.bytes_only)
         return usage(d, "--accounting bytes is for plan only: a trainer needs addresses");
     if (o->report && o->verb != VERB_PLAN) return usage(d, "--report belongs to plan");
+    if (o->emit_log && o->verb != VERB_PLAN) return usage(d, "--emit-log belongs to plan");
     if (o->explain && o->verb != VERB_PLAN) return usage(d, "--explain belongs to plan");
     if (o->sweep && o->verb != VERB_PLAN) return usage(d, "--sweep belongs to plan");
     if (o->budgets && !o->sweep) return usage(d, "--budgets belongs to --sweep");

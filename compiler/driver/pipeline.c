@@ -187,6 +187,14 @@ static int make_plan(Arena *a, Diag *d, const Options *o, Work *w) {
     return EXIT_DONE;
 }
 
+static bool write_log(Arena *a, Diag *d, const char *path, const Work *w) {
+    Text t;
+    text_init(&t, a);
+    trace_print_log(&t, w->step, w->cost);
+    if (file_write(path, t.at, t.n)) return true;
+    return diag_error(d, (Place){.file = path}, "cannot write the trace: %s", strerror(errno));
+}
+
 bool pipeline_stopped(const Options *o, Stage last) {
     return o->stop != ST_NONE && o->stop <= last;
 }
@@ -201,6 +209,7 @@ int pipeline_run(Arena *a, Diag *d, const Options *o, Stage last, Work *w) {
     status = make_cost(a, d, o, w);
     if (status != EXIT_DONE) return status;
     if (o->dump == ST_COST) print_costs(a, o, w);
+    if (o->emit_log && !write_log(a, d, o->emit_log, w)) return EXIT_MACHINE;
     if (last < ST_PLAN || pipeline_stopped(o, ST_COST)) return EXIT_DONE;
     return make_plan(a, d, o, w);
 }

@@ -18,4 +18,8 @@ Graph *trace_read(Arena *a, Diag *d, const char *path);
 /* The same for bytes in memory; compressed ones too. The name tells the format. */
 Graph *trace_parse(Arena *a, Diag *d, const char *name, const char *bytes, size_t n);
 
+/* ---- emit.c ---- */
+/* A graph with its costs as a simrd log; README.md says what the log cannot say. */
+void trace_print_log(Text *out, const Graph *g, const Cost *c);
+
 #endif
