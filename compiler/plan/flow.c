@@ -9,8 +9,6 @@
 
 #include <string.h>
 
-enum { END = UINT32_MAX };
-
 FlowState flow_state_new(Arena *a, uint32_t max_nodes, uint32_t max_arcs) {
     return (FlowState){ARENA_ARRAY(a, int64_t, 2 * (uint64_t)max_arcs),
                        ARENA_ARRAY(a, int64_t, max_nodes)};
@@ -86,16 +84,16 @@ static void activate(Flow *f, uint32_t v) {
 
 static void enlist(Flow *f, uint32_t v) {
     uint32_t l = f->label[v], first = f->bucket[l];
-    f->prev[v] = END;
+    f->prev[v] = NO_ID;
     f->next[v] = first;
-    if (first != END) f->prev[first] = v;
+    if (first != NO_ID) f->prev[first] = v;
     f->bucket[l] = v;
     if (l > f->top) f->top = l;
 }
 
 static void delist(Flow *f, uint32_t v) {
-    if (f->next[v] != END) f->prev[f->next[v]] = f->prev[v];
-    if (f->prev[v] != END)
+    if (f->next[v] != NO_ID) f->prev[f->next[v]] = f->prev[v];
+    if (f->prev[v] != NO_ID)
         f->next[f->prev[v]] = f->next[v];
     else
         f->bucket[f->label[v]] = f->next[v];
@@ -104,7 +102,7 @@ static void delist(Flow *f, uint32_t v) {
 /* Exact distances to the sink in the residual network; what cannot reach it gets label nnode. */
 static void measure(Flow *f) {
     uint32_t n = f->nnode, head = 0, tail = 0;
-    for (uint32_t v = 0; v <= n; v++) f->active[v] = f->bucket[v] = END;
+    for (uint32_t v = 0; v <= n; v++) f->active[v] = f->bucket[v] = NO_ID;
     for (uint32_t v = 0; v < n; v++) f->label[v] = n;
     f->highest = f->top = 0;
     f->label[FLOW_SINK] = 0;
@@ -127,8 +125,8 @@ static void measure(Flow *f) {
 /* No node has label `gap`: nodes above it cannot reach the sink. */
 static void close_gap(Flow *f, uint32_t gap) {
     for (uint32_t l = gap + 1; l <= f->top; l++) {
-        for (uint32_t v = f->bucket[l]; v != END; v = f->next[v]) f->label[v] = f->nnode;
-        f->bucket[l] = f->active[l] = END;
+        for (uint32_t v = f->bucket[l]; v != NO_ID; v = f->next[v]) f->label[v] = f->nnode;
+        f->bucket[l] = f->active[l] = NO_ID;
     }
     f->top = gap;
 }
@@ -144,7 +142,7 @@ static void relabel(Flow *f, uint32_t v) {
     delist(f, v);
     f->label[v] = low;
     if (low < f->nnode) enlist(f, v);
-    if (f->bucket[old] == END) close_gap(f, old);
+    if (f->bucket[old] == NO_ID) close_gap(f, old);
 }
 
 static void push_all(Flow *f, uint32_t v) {
@@ -183,7 +181,7 @@ int64_t flow_cut(Flow *f) {
     measure(f);
     uint64_t limit = f->work + 6 * (uint64_t)f->nnode + 2 * (uint64_t)f->narc;
     for (;;) {
-        while (f->highest && f->active[f->highest] == END) f->highest--;
+        while (f->highest && f->active[f->highest] == NO_ID) f->highest--;
         if (!f->highest) break;
         uint32_t v = f->active[f->highest];
         f->active[f->highest] = f->next_active[v];
