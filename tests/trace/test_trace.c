@@ -218,12 +218,6 @@ static void test_round_trip(void) {
         for (NodeId n = 0; n < h->nnode; n++) back += k->node_ns[n];
         CHECK_EQ(h->nnode, g->nnode);
         CHECK_EQ(back, ns + idle_views(a, g, c));
-        if (back != ns + idle_views(a, g)) {
-            Text q;
-            text_init(&q, a);
-            ir_print(&q, g);
-            printf("%s\n%s\n", q.at, t.at);
-        }
         CHECK_EQ(plan_persistent_bytes(h, k, true), plan_persistent_bytes(g, c, true));
         CHECK_EQ(plan_peak_without_budget(h, k, true), plan_peak_without_budget(g, c, true));
         CHECK_EQ(plan_floor(h, k, true), plan_floor(g, c, true));
