@@ -175,6 +175,17 @@ static void print_again(FILE *out, Arena *a, const Work *w, const PlanFacts *f) 
     if (rest.count) print_row(out, w, &rest, "others");
 }
 
+static void print_bound(FILE *out, Arena *a, const Options *o, const Work *w) {
+    const Graph *g = w->step;
+    PlanBound b = plan_bound(g, w->cost, w->plan->budget, o->plan.bytes_only);
+    fprintf(
+        out,
+        "\nlower bound %.4f %%: retention of values over time %.4f %%, cut at one moment %.4f %%",
+        100 * b.overhead, 100 * b.retention, 100 * b.cut);
+    if (b.node != NO_ID) fprintf(out, " (at '%s')", short_name(a, g->node[b.node].name));
+    fputc('\n', out);
+}
+
 static void print_all(FILE *out, Arena *a, const Work *w, const PlanFacts *f) {
     const Graph *g = w->step;
     fprintf(out, "\nrecomputed nodes (%u): times, ns in all, steps, number in the step graph\n",
@@ -208,7 +219,9 @@ void explain_print(FILE *out, Arena *a, const Options *o, const Work *w) {
     const PlanFacts *f = plan_explain(a, w->step, w->cost, w->plan);
     print_peak(out, a, w, f);
     print_again(out, a, w, f);
-    if (o->explain) print_all(out, a, w, f);
+    if (!o->explain) return;
+    print_bound(out, a, o, w);
+    print_all(out, a, w, f);
 }
 
 /* ---- JSON ---- */

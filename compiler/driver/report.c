@@ -41,7 +41,7 @@ static void plan_json(FILE *out, const Options *o, const Work *w) {
     Text t;
     text_init(&t, a);
     text_char(&t, '{');
-    report_fields(&t, w, plan_lower_bound(w->step, w->cost, w->plan->budget),
+    report_fields(&t, w, plan_bound(w->step, w->cost, w->plan->budget, o->plan.bytes_only).overhead,
                   plan_min_budget(w->step, w->cost, &po));
     if (o->explain) {
         text_str(&t, ", \"explain\": ");
@@ -59,7 +59,8 @@ void report_plan(FILE *out, const Options *o, const Work *w) {
     }
     const Plan *p = w->plan;
     char b1[32], b2[32], b3[32], b4[32], b5[32];
-    double over = plan_overhead(p), bound = plan_lower_bound(w->step, w->cost, p->budget);
+    double over = plan_overhead(p);
+    double bound = plan_bound(w->step, w->cost, p->budget, o->plan.bytes_only).overhead;
     fprintf(out, "budget %s: needs %s = %s persistent + %s arena; %s without recomputation\n",
             format_bytes(b1, p->budget), format_bytes(b2, p->persistent_bytes + p->arena_bytes),
             format_bytes(b3, p->persistent_bytes), format_bytes(b4, p->arena_bytes),

@@ -86,7 +86,7 @@ static void plan_rows(Arena *a, Diag *d, const Options *o, const Work *w, SweepR
     for (uint32_t i = s->n; i-- > 0;) {
         SweepRow *r = &s->at[i];
         if (r->budget < w->floor) continue;
-        double own = plan_lower_bound(w->step, w->cost, r->budget);
+        double own = plan_bound(w->step, w->cost, r->budget, o->plan.bytes_only).overhead;
         r->bound = bound = own > bound ? own : bound;
     }
 }
