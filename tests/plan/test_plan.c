@@ -76,8 +76,8 @@ static void one_eviction(void) {
         CHECK(p && p->cost_ns == 307 + 7 && p->recomputed_runs == 1 && p->evictions == 1);
     }
     CHECK(!make(m.g, c, "none", 256 + 768));
-    CHECK_NEAR(plan_lower_bound(m.g, c, 256 + 768), 7.0 / 307, 1e-4);
-    CHECK_NEAR(plan_lower_bound(m.g, c, 256 + 1024), 0, 1e-9);
+    CHECK_NEAR(plan_bound(m.g, c, 256 + 768, false).overhead, 7.0 / 307, 1e-4);
+    CHECK_NEAR(plan_bound(m.g, c, 256 + 1024, false).overhead, 0, 1e-9);
     PlanOptions o = {.planner = "static"};
     CHECK_EQ(plan_min_budget(m.g, c, &o), 256 + 768); /* the floor itself */
 }
@@ -167,7 +167,7 @@ static void random_steps(void) {
         }
         for (uint32_t k = 0; k <= 6; k++) {
             uint64_t budget = floor + (peak - floor) * k / 6, least = UINT64_MAX;
-            double bound = plan_lower_bound(g, c, budget);
+            double bound = plan_bound(g, c, budget, false).overhead;
             for (int i = 0; i < NPLANNER; i++) {
                 Plan *p = make(g, c, planners[i], budget);
                 if (!p) {
