@@ -3,7 +3,7 @@
 
 # To build dtrc, and for dtrc to build the programs it generates.
 packages_build="gcc libc6-dev make cmake ninja-build pkg-config libdnnl-dev libonnx-dev libprotobuf-c-dev
-  protobuf-c-compiler protobuf-compiler libcjson-dev zlib1g-dev libmd-dev"
+  protobuf-c-compiler protobuf-compiler libcjson-dev zlib1g-dev libmd-dev libglpk-dev"
 # For the Python parts of the tests and of models/ (always Debian's own /usr/bin/python3).
 packages_python="python3 python3-numpy python3-onnx"
 packages_test="libonnx-testdata clang-format"

@@ -33,6 +33,7 @@ typedef enum {
     ST_FUSE,
     ST_COST,
     ST_PLAN,
+    ST_ILP, /* what the planner solved */
     ST_COUNT
 } Stage;
 

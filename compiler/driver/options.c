@@ -20,6 +20,7 @@ typedef enum {
     O_TARGET,
     O_PLANNER,
     O_EFFORT,
+    O_TIME_LIMIT,
     O_ACCOUNTING,
     O_EMIT,
     O_INIT,
@@ -64,7 +65,10 @@ static const Row rows[] = {
     {O_TARGET, "--target", NULL, "cpu|null",
      "what to compile for (default cpu; null: schedules without arithmetic)"},
     {O_PLANNER, "--planner", NULL, "NAME",
-     "none, sqrt, dtr, dtr-eq, dtr-local, lru, size, msps, static (default)"},
+     "none, sqrt, dtr, dtr-eq, dtr-local, lru, size, msps, static (default), ilp (proves\n"
+     "how good it is), ilp-checkmate (the published program, for small graphs)"},
+    {O_TIME_LIMIT, "--time-limit", NULL, "SECONDS",
+     "for the ilp planners, which stop with the best plan and bound (default 60)"},
     {O_EFFORT, "--effort", NULL, "0..3", "planning time for plan quality (default 1)"},
     {O_ACCOUNTING, "--accounting", NULL, "arena|bytes",
      "bytes: byte sums without addresses, to compare with published\n"
@@ -89,7 +93,9 @@ static const Row rows[] = {
     {O_REPORT, "--report", NULL, "FILE.html", "memory over time as a page (plan)"},
     {O_EMIT_LOG, "--emit-log", NULL, "FILE.log",
      "the training step as a trace that other planners read (plan)"},
-    {O_DUMP, "-d", NULL, "STAGE", "print a stage: import, simplify, train, fuse, cost, plan"},
+    {O_DUMP, "-d", NULL, "STAGE",
+     "print a stage: import, simplify, train, fuse, cost, plan; ilp: the last program\n"
+     "of an ilp planner in CPLEX LP format"},
     {O_STOP, "-s", NULL, "STAGE", "stop after a stage"},
     {O_HELP, "--help", "-h", NULL, "this text"},
     {O_VERSION, "--version", "-V", NULL, "the version"},
@@ -97,7 +103,7 @@ static const Row rows[] = {
 enum { NROW = sizeof rows / sizeof *rows };
 
 static const char *const stage_names[ST_COUNT] = {"",     "import", "simplify", "train",
-                                                  "fuse", "cost",   "plan"};
+                                                  "fuse", "cost",   "plan",     "ilp"};
 
 void options_help(FILE *out) {
     fputs("usage: dtrc MODEL --budget SIZE [-o TRAINER] [OPTION...]    compile a training program\n"
@@ -154,6 +160,13 @@ static bool parse_int(const char *s, int64_t lo, int64_t hi, int64_t *out) {
     return true;
 }
 
+static bool parse_seconds(Diag *d, const char *opt, const char *v, double *out) {
+    char *end;
+    *out = strtod(v, &end);
+    if (end != v && !*end && *out > 0 && *out <= 1e6) return true;
+    return usage(d, "%s %s: expected seconds, above 0 and up to 1000000", opt, v);
+}
+
 static const Row *find_row(const char *s, size_t n) {
     for (int i = 0; i < NROW; i++) {
         const char *names[2] = {rows[i].name, rows[i].alias};
@@ -172,7 +185,8 @@ static bool parse_stage(Diag *d, const char *v, Stage *out) {
             *out = (Stage)i;
             return true;
         }
-    return usage(d, "unknown stage '%s': expected import, simplify, train, fuse, cost or plan", v);
+    return usage(d, "unknown stage '%s': expected import, simplify, train, fuse, cost, plan or ilp",
+                 v);
 }
 
 static bool parse_dim(Arena *a, Diag *d, const char *v, DimVec *dims) {
@@ -227,7 +241,7 @@ static bool apply(Arena *a, Diag *d, const Row *r, const char *v, Options *o, Di
         if (!plan_known(v))
             return usage(d,
                          "unknown planner '%s': expected none, sqrt, dtr, dtr-eq, dtr-local, lru, "
-                         "size, msps or static",
+                         "size, msps, static, ilp or ilp-checkmate",
                          v);
         o->plan.planner = v;
         return true;
@@ -235,6 +249,7 @@ static bool apply(Arena *a, Diag *d, const Row *r, const char *v, Options *o, Di
         if (!parse_int(v, 0, 3, &n)) return usage(d, "--effort %s: expected 0, 1, 2 or 3", v);
         o->plan.effort = (int)n;
         return true;
+    case O_TIME_LIMIT: return parse_seconds(d, r->name, v, &o->plan.time_limit);
     case O_ACCOUNTING:
         TRY(one_of(d, r->name, v, "arena", "bytes", NULL));
         o->plan.bytes_only = !strcmp(v, "bytes");
@@ -309,6 +324,11 @@ static bool check(Diag *d, const Options *o, int npos) {
         return usage(d, "too many arguments: one model is compiled at a time");
     if (o->verb == VERB_COMPILE && o->plan.bytes_only)
         return usage(d, "--accounting bytes is for plan only: a trainer needs addresses");
+    bool proves = o->plan.planner && !strncmp(o->plan.planner, "ilp", 3);
+    if (o->dump == ST_ILP && !proves)
+        return usage(d, "-d ilp needs --planner ilp or ilp-checkmate");
+    if (o->plan.time_limit > 0 && !proves)
+        return usage(d, "--time-limit is for --planner ilp and ilp-checkmate");
     if (o->report && o->verb != VERB_PLAN) return usage(d, "--report belongs to plan");
     if (o->emit_log && o->verb != VERB_PLAN) return usage(d, "--emit-log belongs to plan");
     if (o->explain && o->verb != VERB_PLAN) return usage(d, "--explain belongs to plan");

@@ -163,6 +163,9 @@ static int make_plan(Arena *a, Diag *d, const Options *o, Work *w) {
         return EXIT_USAGE;
     PlanOptions po = o->plan;
     po.budget = w->budget;
+    Text model;
+    text_init(&model, a);
+    if (o->dump == ST_ILP) po.model = &model;
     struct timespec t0, t1;
     clock_gettime(CLOCK_MONOTONIC, &t0);
     Plan *plan = NULL;
@@ -171,6 +174,7 @@ static int make_plan(Arena *a, Diag *d, const Options *o, Work *w) {
     clock_gettime(CLOCK_MONOTONIC, &t1);
     w->planning_ms =
         (double)(t1.tv_sec - t0.tv_sec) * 1e3 + (double)(t1.tv_nsec - t0.tv_nsec) / 1e6;
+    if (model.n) fputs(model.at, stdout);
     if (st != PLAN_OK) return report_infeasible(a, d, o, w);
     if (w->is_trace) w->plan = plan_run_views(a, w->step, w->cost, w->plan);
     if (!plan_verify(d, w->step, w->cost, w->plan)) {

@@ -32,6 +32,42 @@ void report_fields(Text *t, const Work *w, double bound, uint64_t min) {
              (unsigned long long)p->arena_bytes, (unsigned long long)p->byte_peak,
              (unsigned long long)w->floor, (unsigned long long)min, p->recomputed_runs,
              p->evictions, p->planner, w->planning_ms);
+    const PlanProof *x = p->proof;
+    if (!x) return;
+    text_add(t,
+             ", \"ilp_status\": \"%s\", \"ilp_bound\": %.8f, \"ilp_gap\": %.8f, \"ilp_order\": "
+             "\"%s\", \"ilp_points\": %u, \"ilp_columns\": %u, \"ilp_rows\": %u, "
+             "\"ilp_rounds\": %u, \"ilp_nodes\": %u, \"ilp_seconds\": %.2f, "
+             "\"ilp_start_overhead\": ",
+             x->status, x->bound, over - x->bound, x->own_order ? "plan" : "graph", x->points,
+             x->columns, x->rows, x->rounds, x->nodes, x->seconds);
+    if (x->start_ns)
+        text_add(t, "%.8f", (double)x->start_ns / (double)p->base_ns - 1);
+    else
+        text_str(t, "null");
+}
+
+/* A solver's proof speaks of the graph's order, as plan_bound does, or of the plan's own. */
+static double bound_of(const Options *o, const Work *w) {
+    double bound = plan_bound(w->step, w->cost, w->plan->budget, o->plan.bytes_only).overhead;
+    const PlanProof *x = w->plan->proof;
+    return x && !x->own_order && x->bound > bound ? x->bound : bound;
+}
+
+static void proof_print(FILE *out, const Plan *p) {
+    const PlanProof *x = p->proof;
+    double over = plan_overhead(p);
+    if (!strcmp(x->status, "optimal"))
+        fprintf(out, "optimal, to 0.0001 points: no schedule takes less");
+    else
+        fprintf(out, "bound %.4f %%, gap %.4f points (%s%s%s)", 100 * x->bound,
+                100 * (over - x->bound), x->status, x->message ? ": " : "",
+                x->message ? x->message : "");
+    fprintf(out, " with the first runs in the %s order", x->own_order ? "plan's" : "graph's");
+    if (x->start_ns)
+        fprintf(out, "; static had %.4f %%", 100 * ((double)x->start_ns / (double)p->base_ns - 1));
+    fprintf(out, "\n%u points, %u columns, %u rows, %u rounds, %u nodes, %.1f s\n", x->points,
+            x->columns, x->rows, x->rounds, x->nodes, x->seconds);
 }
 
 static void plan_json(FILE *out, const Options *o, const Work *w) {
@@ -41,8 +77,7 @@ static void plan_json(FILE *out, const Options *o, const Work *w) {
     Text t;
     text_init(&t, a);
     text_char(&t, '{');
-    report_fields(&t, w, plan_bound(w->step, w->cost, w->plan->budget, o->plan.bytes_only).overhead,
-                  plan_min_budget(w->step, w->cost, &po));
+    report_fields(&t, w, bound_of(o, w), plan_min_budget(w->step, w->cost, &po));
     if (o->explain) {
         text_str(&t, ", \"explain\": ");
         explain_json(&t, w);
@@ -59,8 +94,7 @@ void report_plan(FILE *out, const Options *o, const Work *w) {
     }
     const Plan *p = w->plan;
     char b1[32], b2[32], b3[32], b4[32], b5[32];
-    double over = plan_overhead(p);
-    double bound = plan_bound(w->step, w->cost, p->budget, o->plan.bytes_only).overhead;
+    double over = plan_overhead(p), bound = bound_of(o, w);
     fprintf(out, "budget %s: needs %s = %s persistent + %s arena; %s without recomputation\n",
             format_bytes(b1, p->budget), format_bytes(b2, p->persistent_bytes + p->arena_bytes),
             format_bytes(b3, p->persistent_bytes), format_bytes(b4, p->arena_bytes),
@@ -70,6 +104,7 @@ void report_plan(FILE *out, const Options *o, const Work *w) {
             "(planner %s, %.0f ms)\n",
             w->step->nnode, p->recomputed_runs, 100 * over, 100 * bound, 100 * (over - bound),
             p->planner, w->planning_ms);
+    if (p->proof) proof_print(out, p);
 }
 
 int report_infeasible(Arena *a, Diag *d, const Options *o, const Work *w) {

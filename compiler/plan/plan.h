@@ -23,6 +23,7 @@
 #include "cost.h"
 
 #define PLAN_ALIGN 256
+#define PLAN_TIME_LIMIT 60
 
 typedef enum { STEP_RUN, STEP_DROP } StepKind;
 
@@ -47,6 +48,21 @@ typedef struct {
     uint64_t workspace; /* RUN: offset of the workspace when cost->node_workspace > 0 */
 } PlanStep;
 
+/* What a planner that proves says about its plan. */
+typedef struct {
+    /* "optimal"; "limit": time is up; "open": nothing left to refine; "not packed": the bound is
+     * that of byte sums, but the schedule found no addresses; "failed": the solver gave up, see
+     * message */
+    const char *status;
+    double bound;   /* plan_overhead of any plan is at least this, see own_order */
+    bool own_order; /* the bound speaks of the plan's own order of first runs, not of the graph's */
+    uint32_t points; /* of the step, with memory rows */
+    uint32_t columns, rows, rounds, nodes;
+    uint64_t start_ns; /* cost_ns of the plan of `static`; 0: it had none */
+    double seconds;
+    const char *message; /* what the solver said; or NULL */
+} PlanProof;
+
 typedef struct {
     uint32_t nstep;
     PlanStep *step;
@@ -58,8 +74,9 @@ typedef struct {
     uint64_t cost_ns;     /* all runs */
     uint64_t base_ns;     /* one run of each node */
     uint32_t recomputed_runs;
-    uint32_t evictions;  /* drops of a storage that is computed again later */
-    const char *planner; /* strategy that made it, such as "dtr-local" */
+    uint32_t evictions;     /* drops of a storage that is computed again later */
+    const char *planner;    /* strategy that made it, such as "dtr-local" */
+    const PlanProof *proof; /* of `ilp` and `ilp-checkmate`; else NULL */
 } Plan;
 
 typedef enum { PLAN_OK, PLAN_INFEASIBLE } PlanStatus;
@@ -67,10 +84,12 @@ typedef enum { PLAN_OK, PLAN_INFEASIBLE } PlanStatus;
 typedef struct {
     uint64_t budget;     /* bytes, persistent ones included */
     const char *planner; /* none, sqrt, dtr, dtr-eq, dtr-local, lru, size, msps, static (default:
-                            best of all of these); NULL: static */
+                            best of all of these), ilp; NULL: static */
     int effort;          /* 0..3 */
     bool bytes_only;     /* --accounting bytes: no addresses */
     bool quick;          /* any plan will do; plan_min_budget: an estimate will do */
+    double time_limit;   /* seconds for ilp; 0: PLAN_TIME_LIMIT */
+    Text *model;         /* ilp: gets its last program in CPLEX LP format; or NULL */
 } PlanOptions;
 
 /* What recomputation costs: 0.05 is 5 % more time than one run of each node. */

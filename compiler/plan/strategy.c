@@ -2,12 +2,14 @@
  */
 #include "strategy.h"
 
+#include "ilp.h"
+
 #include <assert.h>
 #include <string.h>
 
 bool plan_known(const char *planner) {
     return !strcmp(planner, "none") || !strcmp(planner, "sqrt") || !strcmp(planner, "static") ||
-           dtr_heuristic(planner) != DTR_COUNT;
+           !strcmp(planner, "ilp") || dtr_heuristic(planner) != DTR_COUNT;
 }
 
 /* Where the plan without recomputation fits, no strategy has anything to decide: it costs the
@@ -23,11 +25,15 @@ static Plan *make(Arena *a, Arena *scratch, const Graph *g, const Cost *c, const
     if (p->floor_bytes > o->budget - p->persistent_bytes) return NULL;
     Plan *none = plan_none(a, p, o);
     if (none && strcmp(planner, "static")) none->planner = planner;
+    if (none && !strcmp(planner, "ilp")) none->proof = plan_trivial_proof(a);
     if (none || !strcmp(planner, "none")) return none;
     if (!strcmp(planner, "sqrt")) return plan_sqrt(a, p, o);
-    if (strcmp(planner, "static")) return plan_dtr(a, p, o, dtr_heuristic(planner), UINT64_MAX);
+    if (dtr_heuristic(planner) != DTR_COUNT)
+        return plan_dtr(a, p, o, dtr_heuristic(planner), UINT64_MAX);
     NodeId *order = problem_deferred_order(scratch, g);
-    return plan_static(a, p, order ? problem_new(scratch, g, c, order, o->bytes_only) : NULL, o);
+    const Problem *late = order ? problem_new(scratch, g, c, order, o->bytes_only) : NULL;
+    if (!strcmp(planner, "ilp") && !o->quick) return plan_ilp(a, p, late, o);
+    return plan_static(a, p, late, o);
 }
 
 PlanStatus plan_make(Arena *a, const Graph *g, const Cost *c, const PlanOptions *o, Plan **out) {
