@@ -77,6 +77,7 @@ static void plan_rows(Arena *a, Diag *d, const Options *o, const Work *w, SweepR
         const Plan *own = plan_one(a, d, o, w, r->budget, &r->ms);
         double ms;
         if (!own && !best && r->budget >= min) best = plan_one(a, d, o, w, min, &ms);
+        if (own && own->proof && !own->proof->own_order) r->bound = own->proof->bound;
         if (own && (!best || own->cost_ns <= best->cost_ns)) best = own;
         if (!best) continue;
         r->plan = plan_for(a, best, r->budget);
@@ -87,6 +88,7 @@ static void plan_rows(Arena *a, Diag *d, const Options *o, const Work *w, SweepR
         SweepRow *r = &s->at[i];
         if (r->budget < w->floor) continue;
         double own = plan_bound(w->step, w->cost, r->budget, o->plan.bytes_only).overhead;
+        if (r->bound > own) own = r->bound; /* a solver's */
         r->bound = bound = own > bound ? own : bound;
     }
 }

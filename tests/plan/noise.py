@@ -6,7 +6,8 @@ within the noise, the planner plans with those, and the plan is evaluated with t
 
 Without a model: the benchmark's graphs and traces in $DTRC_SHARED (default ../shared beside the repository); those that
 are absent are skipped. Prints one line a model and budget: overhead in % of the plan made with true times, and mean and
-worst overhead of the plans made with noisy ones. Both kinds come from the same planner and budget in bytes.
+worst overhead of the plans made with noisy ones. Both kinds come from the same planner and budget in bytes. Options stand
+before the model.
 """
 import argparse
 import json
@@ -79,6 +80,7 @@ def main():
     ap.add_argument("--noise", type=float, default=0.2)
     ap.add_argument("--seeds", type=int, default=4)
     ap.add_argument("--budgets", default="70,50,30")
+    ap.add_argument("--at-most", type=float, metavar="POINTS", help="fail when the mean loss is larger")
     ap.add_argument("model", nargs=argparse.REMAINDER)
     opt = ap.parse_args()
     opt.dtrc = os.path.abspath(opt.dtrc)
@@ -101,9 +103,12 @@ def main():
                     worse += [g - true for g in got]
                     print(f"{name:24} {budget:>4} % {true:7.2f}  {sum(got) / len(got):7.2f}  {max(got):7.2f}  "
                           f"{opt.seeds - len(got):7}", flush=True)
-    if worse:
-        print(f"points lost to noise: mean {sum(worse) / len(worse):.2f}, worst {max(worse):.2f}, best {min(worse):.2f}")
+    if not worse:
+        print("no model was there, or none had a plan")
+        return 77
+    print(f"points lost to noise: mean {sum(worse) / len(worse):.2f}, worst {max(worse):.2f}, best {min(worse):.2f}")
+    return int(opt.at_most is not None and sum(worse) / len(worse) > opt.at_most)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
