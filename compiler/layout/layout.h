@@ -10,19 +10,25 @@ typedef struct {
     uint64_t offset;     /* result */
 } LayBlock;
 
-/* Elementary steps (a few ns each) that lay_pack at effort 1 may spend on missing its target; four
- * times as many for each further effort. */
-#define LAY_WORK UINT64_C(4000000)
+/* Elementary steps (one or two ns each) that the search of lay_pack may spend at effort 1 when it
+ * misses its target; four times as many for each further effort. Nothing when greedy orders meet
+ * the target, and less when the search does. */
+#define LAY_WORK UINT64_C(24000000)
 
-/* Packs blocks so that blocks that overlap in time are disjoint in space. Several deterministic
- * orders (by size, by area, by begin, by length) of best fit; keeps the best. Returns the arena
- * bytes needed; writes offsets, multiples of align. Stops early once `target` is met (0: no
- * target). effort < 0: all that counts is whether the target is met; UINT64_MAX, and no offsets,
- * when not. */
+/* Packs blocks so that blocks that overlap in time are disjoint in space: best fit in several
+ * deterministic orders (by size, by area, by begin, by length), then a tree search when these miss
+ * the target. Returns the arena bytes needed, the smallest that it found; writes offsets, multiples
+ * of align. Stops once `target` (0: the load) is met. Effort 0: no search. effort < 0: all that
+ * counts is whether the target is met, searched for with the work of -effort; UINT64_MAX, and no
+ * offsets, when not. */
 uint64_t lay_pack(Arena *scratch, LayBlock *b, uint32_t n, uint64_t align, uint64_t target,
                   int effort);
 /* The largest sum of bytes (each rounded up to align) at any moment: no layout can be smaller. */
 uint64_t lay_bound(Arena *scratch, const LayBlock *b, uint32_t n, uint64_t align);
+/* Fragmentation: how far an arena is above the load (the clique bound); 0.05 is 5 %. */
+static inline double lay_fragmentation(uint64_t load, uint64_t arena_bytes) {
+    return load ? (double)arena_bytes / (double)load - 1 : 0;
+}
 /* Independent check; reports the first violation. */
 bool lay_verify(Diag *d, const LayBlock *b, uint32_t n, uint64_t align, uint64_t arena_bytes);
 

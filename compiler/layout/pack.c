@@ -1,17 +1,17 @@
 /* pack.c - offset assignment: live ranges in, offsets in one arena out.
  *
- * Greedy best fit in several orders (by bytes, by area, by length, by begin): each block goes into
- * the smallest gap between the blocks that are already placed and live at some common moment, else
- * on top of them. The best order is then improved by moving a block that reaches the top of the
- * arena to the front of the order and packing again, a counted number of times. Orders and
- * greedy-by-size are those of Pisarchyk and Lee, "Efficient memory management for deep neural net
- * inference", MLSys 2020; moving the blocks of the peak forward is ours.
+ * Greedy best fit in several orders: each block goes into the smallest gap between the blocks that
+ * are already placed and live at some common moment, else on top of them. Where the best of these
+ * misses the target, the tree search of search.c tries to meet it, or to get as near as it can.
+ * Orders and greedy-by-size are those of Pisarchyk and Lee, "Efficient memory management for deep
+ * neural net inference", MLSys 2020; the square root of the length is ours.
  *
  * Placed blocks are kept by offset in chunks that know their time span, so that a scan skips most
  * of them: 20k blocks take a fraction of a second per order. */
-#include "layout.h"
+#include "search.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,7 +132,7 @@ static uint64_t pack_order(Packer *p, const uint32_t *order, uint64_t limit) {
     return height;
 }
 
-typedef enum { BY_BYTES, BY_AREA, BY_LENGTH, BY_BEGIN, NKEY } Key;
+typedef enum { BY_BYTES, BY_AREA, BY_ROOT, BY_LENGTH, BY_BEGIN, NKEY } Key;
 typedef struct {
     double key;
     uint64_t bytes;
@@ -151,6 +151,7 @@ static void fill_order(const Packer *p, Key key, Ranked *r, uint32_t *order) {
         double len = (double)(p->b[i].end - p->b[i].begin), bytes = (double)p->bytes[i];
         double k = key == BY_BYTES    ? bytes
                    : key == BY_AREA   ? bytes * len
+                   : key == BY_ROOT   ? bytes * sqrt(len)
                    : key == BY_LENGTH ? len
                                       : -(double)p->b[i].begin;
         r[i] = (Ranked){k, p->bytes[i], i};
@@ -162,38 +163,36 @@ static void fill_order(const Packer *p, Key key, Ranked *r, uint32_t *order) {
 typedef struct {
     uint64_t height;
     uint64_t *offset;
-    uint32_t *order;
 } Best;
 
-static bool try_order(Packer *p, const uint32_t *order, Best *best) {
-    uint64_t h = pack_order(p, order, best->height);
-    if (h >= best->height) return false;
-    best->height = h;
+static void take(const Packer *p, uint64_t height, Best *best) {
+    best->height = height;
     memcpy(best->offset, p->offset, p->n * sizeof *p->offset);
-    memcpy(best->order, order, p->n * sizeof *order);
-    return true;
 }
 
-/* Round after round, moves the block that ends at the top to the front of the order and packs
- * again; keeps the best. A round that got worse stays the start of the next one: that is how it
- * leaves a local optimum. */
-static void improve(Packer *p, Arena *scratch, Best *best, uint64_t stop, uint32_t rounds) {
-    uint32_t *order = ARENA_ARRAY(scratch, uint32_t, p->n);
-    memcpy(order, best->order, p->n * sizeof *order);
-    for (uint32_t r = 0; r < rounds && best->height > stop; r++) {
-        uint64_t h = pack_order(p, order, UINT64_MAX), top = 0;
-        if (h < best->height) {
-            best->height = h;
-            memcpy(best->offset, p->offset, p->n * sizeof *p->offset);
+enum { AT_STOP = 10 }; /* one of so many descents of a search for the best tries to meet `stop` */
+
+/* Descent after descent, each with the capacity lowered after a success and raised a little,
+ * towards the best height known, after a failure. only_stop: all that counts is a layout of `stop`
+ * bytes. */
+static void search(Packer *p, Arena *scratch, Best *best, uint64_t stop, bool only_stop,
+                   uint64_t work) {
+    const Sections *s = sections_new(scratch, p->b, p->n, p->bytes, best->height);
+    if (!s) return;
+    Search *x = search_new(scratch, p->b, s);
+    double part = 0.5; /* of what lies between stop and the best */
+    for (uint32_t r = 1; work && best->height > stop; r++) {
+        bool at_stop = only_stop || r % AT_STOP == 0;
+        uint64_t above = (uint64_t)((double)(best->height - stop - 1) * part), spent, height = 0;
+        if (search_descend(x, at_stop ? stop : stop + above, work, &spent, p->offset)) {
+            for (uint32_t i = 0; i < p->n; i++)
+                if (p->offset[i] + p->bytes[i] > height) height = p->offset[i] + p->bytes[i];
+            take(p, height, best);
+            part = 0.7;
+        } else if (!at_stop) {
+            part += (1 - part) / 10;
         }
-        uint32_t pick = 0; /* the last in the order of those on top: the least served */
-        for (uint32_t i = 0; i < p->n; i++) {
-            uint64_t end = p->offset[order[i]] + p->bytes[order[i]];
-            if (end >= top) top = end, pick = i;
-        }
-        uint32_t moved = order[pick];
-        memmove(order + 1, order, pick * sizeof *order);
-        order[0] = moved;
+        work -= spent < work ? spent : work;
     }
 }
 
@@ -212,19 +211,18 @@ uint64_t lay_pack(Arena *scratch, LayBlock *b, uint32_t n, uint64_t align, uint6
         p.bytes[i] = round_up(b[i].bytes, align);
     }
     if (effort < 0 && stop > target) return UINT64_MAX;
-    uint64_t limit = effort < 0 ? target + 1 : UINT64_MAX;
-    Best best = {limit, ARENA_ARRAY(scratch, uint64_t, n), ARENA_ARRAY(scratch, uint32_t, n)};
+    Best best = {UINT64_MAX, ARENA_ARRAY(scratch, uint64_t, n)};
     Ranked *r = ARENA_ARRAY(scratch, Ranked, n);
     uint32_t *order = ARENA_ARRAY(scratch, uint32_t, n);
     for (Key key = 0; key < NKEY && best.height > stop; key++) {
         fill_order(&p, key, r, order);
-        try_order(&p, order, &best);
+        uint64_t height = pack_order(&p, order, best.height);
+        if (height < best.height) take(&p, height, &best);
     }
-    if (best.height == limit) return UINT64_MAX;
-    /* about n^2 / 2 comparisons a round: the count is bounded by work, not by time */
-    uint64_t work = effort <= 0 ? 0 : LAY_WORK << (2 * (effort - 1));
-    uint64_t rounds = work / ((uint64_t)n * n / 8 + 64 * (uint64_t)n);
-    improve(&p, scratch, &best, stop, rounds > 1000 ? 1000 : (uint32_t)rounds);
+    int times = effort < 0 ? -effort : effort;
+    if (best.height > stop && times)
+        search(&p, scratch, &best, stop, effort < 0, LAY_WORK << 2 * (times - 1));
+    if (effort < 0 && best.height > target) return UINT64_MAX;
     for (uint32_t i = 0; i < n; i++) b[i].offset = best.offset[i];
     return best.height;
 }
