@@ -1,7 +1,7 @@
 /* minima.h - an array of numbers >= 0 that knows its minimum: chunks of 64 keep theirs, and one
  * that may have lost it is scanned again only when asked. Internal to the room. */
-#ifndef DTRC_MINIMA_H
-#define DTRC_MINIMA_H
+#ifndef DTRC_LAYOUT_MINIMA_H
+#define DTRC_LAYOUT_MINIMA_H
 
 #include "base.h"
 

@@ -177,14 +177,14 @@ enum { AT_STOP = 10 }; /* one of so many descents of a search for the best tries
  * bytes. */
 static void search(Packer *p, Arena *scratch, Best *best, uint64_t stop, bool only_stop,
                    uint64_t work) {
-    const Sections *s = sections_new(scratch, p->b, p->n, p->bytes, best->height);
+    const Sections *s = lay_sections(scratch, p->b, p->n, p->bytes, best->height);
     if (!s) return;
-    Search *x = search_new(scratch, p->b, s);
+    Search *x = lay_search_new(scratch, p->b, s);
     double part = 0.5; /* of what lies between stop and the best */
     for (uint32_t r = 1; work && best->height > stop; r++) {
         bool at_stop = only_stop || r % AT_STOP == 0;
         uint64_t above = (uint64_t)((double)(best->height - stop - 1) * part), spent, height = 0;
-        if (search_descend(x, at_stop ? stop : stop + above, work, &spent, p->offset)) {
+        if (lay_descend(x, at_stop ? stop : stop + above, work, &spent, p->offset)) {
             for (uint32_t i = 0; i < p->n; i++)
                 if (p->offset[i] + p->bytes[i] > height) height = p->offset[i] + p->bytes[i];
             take(p, height, best);

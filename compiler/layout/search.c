@@ -406,7 +406,7 @@ static void restart(Search *x) {
     x->undo.n = x->choice.n = x->nplaced = x->nout = 0;
 }
 
-Search *search_new(Arena *a, const LayBlock *b, const Sections *s) {
+Search *lay_search_new(Arena *a, const LayBlock *b, const Sections *s) {
     Search *x = ARENA_NEW(a, Search);
     uint64_t n = (uint64_t)s->n + SEARCH_LANES, nq = s->nsection;
     *x = (Search){.a = a, .s = s, .b = b, .limit = 500};
@@ -425,8 +425,7 @@ Search *search_new(Arena *a, const LayBlock *b, const Sections *s) {
     return x;
 }
 
-bool search_descend(Search *x, uint64_t capacity, uint64_t work, uint64_t *spent,
-                    uint64_t *offset) {
+bool lay_descend(Search *x, uint64_t capacity, uint64_t work, uint64_t *spent, uint64_t *offset) {
     const Sections *s = x->s;
     uint64_t start = x->work;
     x->capacity = (int32_t)(capacity / s->unit);

@@ -3,8 +3,8 @@
  * Time is cut into sections: the moments at which a set of live blocks is largest (a maximal clique
  * of the interval graph); a block covers the sections [first, last). Sizes are in units of their
  * greatest common divisor. */
-#ifndef DTRC_SEARCH_H
-#define DTRC_SEARCH_H
+#ifndef DTRC_LAYOUT_SEARCH_H
+#define DTRC_LAYOUT_SEARCH_H
 
 #include "layout.h"
 
@@ -25,16 +25,16 @@ typedef struct {
 } Sections;
 
 /* NULL when the blocks are too many or the capacity too large for a search. */
-Sections *sections_new(Arena *a, const LayBlock *b, uint32_t n, const uint64_t *bytes,
+Sections *lay_sections(Arena *a, const LayBlock *b, uint32_t n, const uint64_t *bytes,
                        uint64_t capacity);
 
 /* A search in progress: what a descent learns, also at another capacity, helps the next. */
 typedef struct Search Search;
-Search *search_new(Arena *a, const LayBlock *b, const Sections *s);
+Search *lay_search_new(Arena *a, const LayBlock *b, const Sections *s);
 /* One descent from the empty arena with a bounded number of steps back; spends at most about `work`
  * elementary steps and says how many in *spent. The capacity: at least the load, at most that of
- * sections_new. True: offset[i] of all blocks is filled, in bytes, and none ends above the
+ * lay_sections. True: offset[i] of all blocks is filled, in bytes, and none ends above the
  * capacity. */
-bool search_descend(Search *x, uint64_t capacity, uint64_t work, uint64_t *spent, uint64_t *offset);
+bool lay_descend(Search *x, uint64_t capacity, uint64_t work, uint64_t *spent, uint64_t *offset);
 
 #endif

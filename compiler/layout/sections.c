@@ -87,7 +87,7 @@ static bool fill_live(Arena *a, Sections *s) {
     return true;
 }
 
-Sections *sections_new(Arena *a, const LayBlock *b, uint32_t n, const uint64_t *bytes,
+Sections *lay_sections(Arena *a, const LayBlock *b, uint32_t n, const uint64_t *bytes,
                        uint64_t capacity) {
     Sections *s = ARENA_NEW(a, Sections);
     if (n > MAX_BLOCKS) return NULL;
