@@ -6,8 +6,8 @@
 #include <zlib.h>
 
 enum {
-    LOG_MAX = 1 << 28, /* bytes of a log, decompressed */
-    JSON_MAX = 1 << 24 /* of a node-link graph: as a tree it takes 30 times as much */
+    LOG_MAX = 1 << 26, /* bytes of a log, decompressed */
+    JSON_MAX = 1 << 22 /* of a node-link graph: as a tree it takes 30 times as much */
 };
 
 static bool ends_with(const char *s, const char *tail) {

@@ -14,12 +14,13 @@ import time
 import traceback
 
 import broken_models
+import broken_traces
 import hostile_names
 import programs
 import reports
 from harness import TESTS, Env, Failed, Skipped
 
-SUITES = (broken_models, hostile_names, programs, reports)  # importing them registers their tests
+SUITES = (broken_models, broken_traces, hostile_names, programs, reports)  # importing them registers their tests
 
 
 def main():
