@@ -35,12 +35,12 @@ struct Cut {
     FlowState low; /* flow of the lower end of the bracket */
     /* per storage */
     uint8_t *need;
-    uint32_t *node;    /* A_s, or what stands for it; NO_ID: none */
-    uint32_t *readers; /* runs that read it again */
-    uint32_t *meet;    /* tensor through which all uses seen so far go */
-    double *view_ns;   /* v_s */
-    uint32_t *order;   /* needed storages */
-    uint32_t norder;
+    uint32_t *node;                  /* A_s, or what stands for it; NO_ID: none */
+    uint32_t *readers;               /* runs that read it again */
+    uint32_t *meet;                  /* tensor through which all uses seen so far go */
+    double *view_ns;                 /* v_s */
+    uint32_t *order;                 /* needed storages */
+    uint32_t norder, nsure, nwanted; /* the first ones are needed for sure; then wanted */
     uint32_t *drop; /* node beside the source when s is dropped: R_r or D_s; NO_ID: never */
     /* per run */
     uint32_t *run_node; /* R_r or NO_ID */
@@ -51,11 +51,13 @@ struct Cut {
     /* per arc */
     double *bytes; /* 0: its capacity does not depend on the price */
     int64_t *capacity, *low_capacity;
-    double scale; /* capacity per ns */
-    double must;  /* bytes that are kept whatever the price */
-    double room;  /* bytes for what is kept */
+    double scale;         /* capacity per ns */
+    double must, must_ns; /* bytes that are kept whatever the price; what keeping them costs */
+    double room;          /* bytes for what is kept */
     uint32_t *stack;
-    bool *seen;                   /* per storage */
+    bool *seen;                  /* per storage: needed in the last choice */
+    uint8_t *low_mix, *high_mix; /* per storage: MIX_ bits of the choices at the ends */
+    double *kept, *have;
     bool *keep, *rerun;           /* of the last cut */
     bool *best_keep, *best_rerun; /* of the best choice */
 };
@@ -91,6 +93,10 @@ Cut *cut_new(Arena *a, const Problem *p) {
     c->low_capacity = ARENA_ARRAY(a, int64_t, arcs);
     c->seen = ARENA_ARRAY(a, bool, ns);
     c->stack = ARENA_ARRAY(a, uint32_t, ns);
+    c->low_mix = ARENA_ARRAY(a, uint8_t, ns);
+    c->high_mix = ARENA_ARRAY(a, uint8_t, ns);
+    c->kept = ARENA_ARRAY(a, double, ns);
+    c->have = ARENA_ARRAY(a, double, ns);
     c->keep = ARENA_ARRAY(a, bool, ns);
     c->rerun = ARENA_ARRAY(a, bool, nr);
     c->best_keep = ARENA_ARRAY(a, bool, ns);
@@ -155,6 +161,13 @@ static void fill_needed(Cut *c, const CutPoint *at) {
     for (uint32_t r = 0; r < p->nrun; r++) c->run_node[r] = NO_ID;
     for (uint32_t t = 0; t < p->ntensor; t++)
         if (at->need[t] && p->def[t] != NO_ID && is_open(c, at, t)) see(c, t, SURE);
+    c->nsure = c->norder;
+    for (StorageId s = 0; at->want_ns && s < p->nstorage; s++) {
+        if (at->want_ns[s] <= 0 || c->need[s] || p->def[s] == NO_ID || !is_open(c, at, s)) continue;
+        see(c, s, MAYBE);
+        c->readers[s]++; /* a node of its own */
+    }
+    c->nwanted = c->norder;
     for (uint32_t i = 0; i < c->norder; i++) {
         uint32_t r = p->def[c->order[i]];
         if (c->run_node[r] != NO_ID || is_stuck(c, at, r)) continue;
@@ -246,6 +259,11 @@ static uint32_t add_storage(Cut *c, const CutPoint *at, StorageId s, uint32_t fr
     }
     c->drop[s] = drop;
     if (drop != NO_ID) add_arc(c, needed, drop, away ? 0 : bytes, away ? PRECISION : 0);
+    if (!at->keep_ns || at->keep_ns[s] <= 0) return free_node;
+    if (drop != NO_ID || needed != FLOW_SOURCE)
+        add_arc(c, needed, drop == NO_ID ? FLOW_SINK : drop, 0, scaled(c, at->keep_ns[s]));
+    else
+        c->must_ns += at->keep_ns[s];
     return free_node;
 }
 
@@ -259,11 +277,13 @@ static void build(Cut *c, const CutPoint *at) {
     }
     for (uint32_t i = 0; i < c->norder; i++) all += c->view_ns[c->order[i]];
     c->scale = (double)PRECISION / all;
-    c->must = 0;
+    c->must = c->must_ns = 0;
     uint32_t free_node = number_nodes(c, at);
     flow_begin(c->flow);
     add_reads(c, at);
     for (uint32_t i = 0; i < c->norder; i++) free_node = add_storage(c, at, c->order[i], free_node);
+    for (uint32_t i = c->nsure; i < c->nwanted; i++)
+        add_arc(c, FLOW_SOURCE, c->node[c->order[i]], 0, scaled(c, at->want_ns[c->order[i]]));
     for (uint32_t i = 0; i < c->nruns; i++) {
         uint32_t r = c->runs[i];
         add_arc(c, c->run_node[r], FLOW_SINK, 0, scaled(c, c->run_ns[r]));
@@ -295,13 +315,19 @@ typedef struct {
  * is kept that may be dropped. Fills keep and rerun; the line is its cost and bytes less room. */
 static Line read_choice(Cut *c, const CutPoint *at, bool none) {
     const Problem *p = c->p;
-    Line l = {0, -c->room};
+    Line l = {c->must_ns, -c->room};
     uint32_t n = 0;
     memset(c->keep, 0, p->nstorage * sizeof *c->keep);
     memset(c->rerun, 0, p->nrun * sizeof *c->rerun);
     for (uint32_t i = 0; i < c->norder; i++) c->seen[c->order[i]] = false;
-    for (uint32_t i = 0; i < c->norder && c->need[c->order[i]] == SURE; i++)
-        c->stack[n++] = c->order[i], c->seen[c->order[i]] = true;
+    for (uint32_t i = 0; i < c->nwanted; i++) {
+        StorageId s = c->order[i];
+        c->seen[s] = i < c->nsure || none || flow_beside_source(c->flow, c->node[s]);
+        if (c->seen[s])
+            c->stack[n++] = s;
+        else
+            l.value += at->want_ns[s];
+    }
     while (n) {
         StorageId s = c->stack[--n];
         uint32_t r = p->def[s];
@@ -309,6 +335,8 @@ static Line read_choice(Cut *c, const CutPoint *at, bool none) {
             c->keep[s] = true;
             if (c->drop[s] != NO_ID || c->need[s] != SURE) l.slope += (double)p->bytes[s];
             if (at->state[s] == CUT_AWAY) l.value = INFINITY;
+            if (at->keep_ns && (c->drop[s] != NO_ID || c->need[s] != SURE))
+                l.value += at->keep_ns[s];
             continue;
         }
         if (!is_single(p, r)) l.value += c->view_ns[s];
@@ -350,7 +378,7 @@ static const double exact = 1e-6;
 static Line cut_at(Cut *c, const CutPoint *at, CutResult *r, double price) {
     load_low(c);
     set_price(c, price);
-    double value = (double)flow_cut(c->flow) / c->scale - price * c->room;
+    double value = (double)flow_cut(c->flow) / c->scale + c->must_ns - price * c->room;
     r->flows++;
     if (value > r->value) {
         r->value = value;
@@ -359,21 +387,53 @@ static Line cut_at(Cut *c, const CutPoint *at, CutResult *r, double price) {
     return read_choice(c, at, false);
 }
 
+enum { MIX_KEPT = 1, MIX_HAVE = 2 };
+
+static void save_mix(const Cut *c, const CutPoint *at, uint8_t *mix) {
+    if (!at->want_ns) return;
+    memset(mix, 0, c->p->nstorage);
+    for (uint32_t i = 0; i < c->norder; i++) {
+        StorageId s = c->order[i];
+        mix[s] = (uint8_t)((c->keep[s] ? MIX_KEPT : 0) | (c->seen[s] ? MIX_HAVE : 0));
+    }
+}
+
+/* The mixture of the choices at both ends that fills the room exactly. */
+static void fill_mix(Cut *c, const CutPoint *at, CutResult *r, Line low, Line high) {
+    if (!at->want_ns) return;
+    double share = low.slope <= 0 ? 1 : high.slope > 0 ? 0 : high.slope / (high.slope - low.slope);
+    for (StorageId s = 0; s < c->p->nstorage; s++) {
+        double other = 1 - share;
+        c->kept[s] =
+            (c->low_mix[s] & MIX_KEPT ? share : 0) + (c->high_mix[s] & MIX_KEPT ? other : 0);
+        c->have[s] =
+            (c->low_mix[s] & MIX_HAVE ? share : 0) + (c->high_mix[s] & MIX_HAVE ? other : 0);
+    }
+    r->kept = c->kept;
+    r->have = c->have;
+}
+
 /* Brackets the best price between two lines and narrows. */
 static void climb(Cut *c, const CutPoint *at, CutResult *r) {
     uint32_t most = at->flows ? at->flows : MOST_FLOWS;
     save_low(c);
-    Line high = read_choice(c, at, true), low = cut_at(c, at, r, 0);
+    Line high = read_choice(c, at, true);
+    save_mix(c, at, c->high_mix);
+    Line low = cut_at(c, at, r, 0);
     take_choice(c, r, low);
-    if (low.slope <= 0 || isinf(low.slope)) return;
+    save_mix(c, at, c->low_mix);
+    if (low.slope <= 0 || isinf(low.slope)) {
+        fill_mix(c, at, r, low, high);
+        return;
+    }
     bool bracket = high.slope <= 0 && !isinf(high.value);
     read_choice(c, at, true);
     take_choice(c, r, high);
-    double price = at->guess > 0 ? at->guess : 0;
+    double price = at->guess > 0 ? at->guess : 0, slack = exact * (double)c->p->base_ns;
     for (r->flows = 0; r->flows < most;) {
         if (bracket && (r->flows || price <= 0)) {
             price = (high.value - low.value) / (low.slope - high.slope);
-            if (low.value + low.slope * price <= r->value * (1 + exact) + 1) break;
+            if (low.value + low.slope * price <= r->value + slack) break;
         } else if (r->flows || price <= 0) {
             price = price > 0 ? 4 * price : high.value / low.slope;
             if (r->value > high.value) break; /* dearer than all runs: impossible */
@@ -383,11 +443,14 @@ static void climb(Cut *c, const CutPoint *at, CutResult *r) {
         if (l.slope > 0) {
             low = l;
             save_low(c);
+            save_mix(c, at, c->low_mix);
         } else {
             high = l;
+            save_mix(c, at, c->high_mix);
             bracket = true;
         }
     }
+    fill_mix(c, at, r, low, high);
 }
 
 void cut_solve(Cut *c, const CutPoint *at, CutResult *r) {

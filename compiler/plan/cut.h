@@ -18,17 +18,19 @@ typedef enum {
 } CutState;
 
 typedef struct {
-    uint32_t run;         /* tensors that are made by first runs before this one may be needed */
-    uint64_t capacity;    /* bytes for what is kept, CUT_FIXED ones left out */
-    const uint8_t *state; /* per storage: CutState; only those made before `run` matter */
-    const bool *need;     /* per tensor: used after the point without being made again first, or an
-                             output; only those made before `run` matter */
-    const double *ns;     /* per run: cost of one more run, or NULL: Problem.ns */
-    const bool *stuck;    /* per run: may not run again; or NULL. Effects never do. */
-    double guess;         /* a price to begin with, or 0 */
-    uint32_t flows;       /* most minimum cuts to compute; 0: until the dual is exact to 1e-6. With
-                             1, the dual at the guess: keep and rerun belong to that price and may not
-                             fit */
+    uint32_t run;          /* tensors that are made by first runs before this one may be needed */
+    uint64_t capacity;     /* bytes for what is kept, CUT_FIXED ones left out */
+    const uint8_t *state;  /* per storage: CutState; only those made before `run` matter */
+    const bool *need;      /* per tensor: used after the point without being made again first, or an
+                              output; only those made before `run` matter */
+    const double *ns;      /* per run: cost of one more run, or NULL: Problem.ns */
+    const bool *stuck;     /* per run: may not run again; or NULL. Effects never do. */
+    const double *keep_ns; /* per storage: what keeping it costs besides its bytes; or NULL */
+    const double *want_ns; /* per storage: lost when it is neither kept nor made again; or NULL */
+    double guess;          /* a price to begin with, or 0 */
+    /* Most minimum cuts to compute; 0: until the dual is exact to 1e-6 of the base time. 1: the
+     * dual at the guess; keep and rerun then belong to that price and may not fit. */
+    uint32_t flows;
 } CutPoint;
 
 typedef struct {
@@ -39,6 +41,9 @@ typedef struct {
     uint64_t bytes; /* of what is kept */
     bool *keep;     /* per storage: kept at the point; CUT_FIXED ones are not in it */
     bool *rerun;    /* per run: runs again after the point */
+    /* per storage, with want_ns: the share of the dual's solution in which it is kept; is there
+     * some time after the point */
+    double *kept, *have;
     uint32_t flows;
 } CutResult;
 

@@ -109,10 +109,10 @@ typedef struct {
     bool feasible;         /* false: no plan exists; nothing else is valid then */
     double overhead;       /* plan_overhead of any plan is at least this */
     double retention, cut; /* what the two kinds of bound say; see lower.c */
-    NodeId node;           /* the cut at this node is the larger one; NO_ID: retention is */
+    NodeId node;           /* the cut is the larger one, at this node; NO_ID: retention is */
+    uint32_t windows;      /* 1: the cut at this node alone; more: at several, this is the best */
 } PlanBound;
 PlanBound plan_bound(const Graph *g, const Cost *c, uint64_t budget, bool bytes_only);
-double plan_lower_bound(const Graph *g, const Cost *c, uint64_t budget); /* its overhead */
 
 /* ---- bounds.c ------------------------------------------------------------------------------ */
 /* bytes_only: by byte sums without rounding and addresses, as PlanOptions.bytes_only counts. */

@@ -25,19 +25,11 @@
  * Points. Local maxima of memory all over the step, then ever closer to the best one; the largest
  * working sets. A point is screened by few cuts at the price of the best one so far. The chain of
  * windows is the best one over a few points, each the best of its part of the step. */
-#include "cut.h"
+#include "windows.h"
 
 #include <string.h>
 
 /* ---- a point of the base order ---- */
-
-/* With room for its arrays. */
-typedef struct {
-    CutPoint at;
-    uint8_t *state;
-    bool *need;
-    uint32_t *last; /* per tensor: last use */
-} BasePoint;
 
 static void fill_last_uses(const Problem *p, uint32_t *last) {
     for (uint32_t r = 0; r < p->nrun; r++) EACH(p->in, r, t) last[t] = r;
@@ -70,18 +62,18 @@ static void fix_effects(const Problem *p, uint32_t run, uint8_t *state) {
     }
 }
 
-static BasePoint base_point_new(Arena *a, const Problem *p) {
-    BasePoint b = {.state = ARENA_ARRAY(a, uint8_t, p->nstorage),
+BasePoint base_point_new(Arena *a, const Problem *p, uint64_t capacity) {
+    BasePoint b = {.p = p,
+                   .capacity = capacity,
+                   .state = ARENA_ARRAY(a, uint8_t, p->nstorage),
                    .need = ARENA_ARRAY(a, bool, p->ntensor),
                    .last = ARENA_ARRAY(a, uint32_t, p->ntensor)};
     fill_last_uses(p, b.last);
     return b;
 }
 
-/* The point at `run` with uses up to the first run of `until`, or to the end (Problem.nrun). False:
- * the working set does not fit. */
-static bool set_base_point(const Problem *p, BasePoint *b, uint32_t run, uint32_t until,
-                           uint64_t capacity) {
+bool base_point_set(BasePoint *b, uint32_t run, uint32_t until) {
+    const Problem *p = b->p;
     memset(b->state, CUT_MAY_KEEP, p->nstorage);
     memset(b->need, false, p->ntensor);
     if (until == p->nrun)
@@ -92,13 +84,14 @@ static bool set_base_point(const Problem *p, BasePoint *b, uint32_t run, uint32_
             if (!p->effect[r]) EACH(p->in, r, t) b->need[t] = p->def[t] != NO_ID && p->def[t] < run;
     uint64_t used = working_set(p, run, b->state);
     fix_effects(p, run, b->state);
-    b->at = (CutPoint){.run = run, .capacity = capacity - used, .state = b->state, .need = b->need};
-    return used <= capacity;
+    b->at =
+        (CutPoint){.run = run, .capacity = b->capacity - used, .state = b->state, .need = b->need};
+    return used <= b->capacity;
 }
 
 bool cut_base_point(Arena *a, const Problem *p, uint32_t run, uint64_t capacity, CutPoint *at) {
-    BasePoint b = base_point_new(a, p);
-    bool fits = set_base_point(p, &b, run, p->nrun, capacity);
+    BasePoint b = base_point_new(a, p, capacity);
+    bool fits = base_point_set(&b, run, p->nrun);
     *at = b.at;
     return fits;
 }
@@ -132,10 +125,11 @@ static void fill_excess(Arena *a, const Problem *p, const uint32_t *last, uint64
     over[p->nrun] = 0;
 }
 
-/* Points of each kind that are looked at; cuts that say whether one is worth more; parts of the
- * step that give a point each to the chain of windows. Of small problems all are looked at. */
-enum { SAMPLES = 24, SMALL = 30000, SCREEN = 2, PARTS = 12 };
-static const double close_to_best = 0.98;
+/* Points of each kind that are looked at, more in small problems; cuts that say whether one is
+ * worth more; parts of the step that give a point each to the chain of windows; what the ascent of
+ * tied windows may take, in runs. */
+enum { SAMPLES = 24, SMALL = 30000, SCREEN = 2, PARTS = 12, MOST_PARTS = 48, TIE_WORK = 60000 };
+static const double close_to_best = 0.98, worth_tying = 0.8;
 
 typedef struct {
     uint32_t run;
@@ -147,7 +141,6 @@ typedef struct {
     Arena *a;
     Cut *cut;
     BasePoint point;
-    uint64_t capacity;
     uint32_t samples;
     VEC(uint32_t) peak;
     VEC(Spot) seen;
@@ -157,7 +150,7 @@ typedef struct {
 /* A valid value for the window; 0 when it cannot be had. */
 static double window_value(Scan *x, uint32_t run, uint32_t until, double guess, uint32_t flows,
                            CutResult *r) {
-    x->best->feasible &= set_base_point(x->p, &x->point, run, until, x->capacity);
+    x->best->feasible &= base_point_set(&x->point, run, until);
     if (!x->best->feasible) return 0;
     x->point.at.guess = guess;
     x->point.at.flows = flows;
@@ -210,16 +203,17 @@ static void scan_sets(Scan *x, const double *over, double *set, uint32_t nrun) {
 
 /* The best point that was seen in each part of the range of points, in the order of the step. */
 static uint32_t choose_links(const Scan *x, uint32_t *link) {
-    uint32_t low = NO_ID, high = 0, n = 0;
+    uint32_t low = NO_ID, high = 0, n = 0, parts = PARTS + SMALL / 2 / (x->p->nrun + 1);
+    if (parts > MOST_PARTS) parts = MOST_PARTS;
     for (uint32_t i = 0; i < x->seen.n; i++) {
         if (x->seen.at[i].run < low) low = x->seen.at[i].run;
         if (x->seen.at[i].run > high) high = x->seen.at[i].run;
     }
-    for (uint32_t k = 0; k < PARTS; k++) {
+    for (uint32_t k = 0; k < parts; k++) {
         const Spot *best = NULL;
         for (uint32_t i = 0; i < x->seen.n; i++) {
             const Spot *s = &x->seen.at[i];
-            if ((uint64_t)(s->run - low) * PARTS / (high - low + 1) != k) continue;
+            if ((uint64_t)(s->run - low) * parts / (high - low + 1) != k) continue;
             if (!best || s->value > best->value) best = s;
         }
         if (best) link[n++] = best->run;
@@ -227,42 +221,52 @@ static uint32_t choose_links(const Scan *x, uint32_t *link) {
     return n;
 }
 
-/* Best chain from each link to the end, the last link first. */
+/* The best chain of two windows or more, from each link to the end, the last link first; its
+ * windows tied together. */
 static void chain_windows(Scan *x) {
-    uint32_t link[PARTS], next[PARTS], n = choose_links(x, link), first = 0;
-    double value[PARTS + 1];
+    uint32_t link[MOST_PARTS], next[MOST_PARTS], n = choose_links(x, link), first = NO_ID;
+    double value[MOST_PARTS + 1], pair[MOST_PARTS];
     CutResult r;
     for (uint32_t i = n; i-- > 0;) {
         double open = window_value(x, link[i], x->p->nrun, x->best->price, 0, &r), price = r.price;
+        pair[i] = 0;
         value[i] = open;
-        next[i] = n;
         for (uint32_t j = i + 1; j < n && x->best->feasible; j++) {
-            if (open + value[j] <= value[i]) continue; /* a window is worth no more than the rest */
+            if (open + value[j] <= pair[i]) continue; /* a window is worth no more than the rest */
             double v = window_value(x, link[i], link[j], price, 0, &r) + value[j];
-            if (v <= value[i]) continue;
-            value[i] = v;
+            if (v <= pair[i]) continue;
+            pair[i] = v;
             next[i] = j;
         }
-        if (value[i] > value[first] || i + 1 == n) first = i;
+        if (pair[i] > value[i]) value[i] = pair[i];
+        if (pair[i] > 0 && (first == NO_ID || pair[i] > pair[first])) first = i;
     }
-    if (!n || value[first] <= x->best->value) return;
-    x->best->value = value[first];
-    x->best->nwindow = 0;
-    for (uint32_t i = first; i < n; i = next[i]) x->best->window[x->best->nwindow++] = link[i];
+    if (first == NO_ID || pair[first] < worth_tying * x->best->value || !x->best->feasible) return;
+    uint32_t count = 0, window[MOST_PARTS];
+    window[count++] = link[first];
+    do {
+        first = next[first];
+        window[count++] = link[first];
+    } while (pair[first] > 0 && pair[first] >= value[first]);
+    double v = ties_bound(x->a, x->cut, &x->point, window, count, x->best->price,
+                          5 + TIE_WORK / (count * (x->p->nrun + 500)));
+    if (v <= x->best->value) return;
+    x->best->value = v;
+    x->best->nwindow = count;
+    memcpy(x->best->window, window, count * sizeof *window);
 }
 
 void cut_bound(Arena *a, const Problem *p, uint64_t capacity, CutBound *best) {
     *best = (CutBound){.feasible = p->floor_bytes <= capacity,
                        .run = NO_ID,
                        .keep = ARENA_ARRAY(a, bool, p->nstorage),
-                       .window = ARENA_ARRAY(a, uint32_t, PARTS)};
+                       .window = ARENA_ARRAY(a, uint32_t, MOST_PARTS)};
     if (!best->feasible) return;
     Arena *scratch = arena_new();
     Scan x = {.p = p,
               .a = scratch,
               .cut = cut_new(scratch, p),
-              .point = base_point_new(scratch, p),
-              .capacity = capacity,
+              .point = base_point_new(scratch, p, capacity),
               .samples = SAMPLES + SMALL / (p->nrun + 1),
               .best = best};
     double *over = ARENA_ARRAY(scratch, double, (uint64_t)p->nrun + 1),

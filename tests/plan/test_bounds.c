@@ -4,8 +4,8 @@
 #include "graphs.h"
 #include "test.h"
 
-#include "cut.h"
 #include "retain.h"
+#include "windows.h"
 
 static Arena *a;
 
@@ -147,6 +147,35 @@ static void windows_add_up(void) {
     CHECK_NEAR(b.value, 60, 1e-3);
 }
 
+/* Room for 5 floats. w (2 floats, 5 ns) and v (1 float, 7 ns) are made first. At s1 nothing fits
+ * beside its 5 floats; then w is read. At s2 one float is left; then w and v are read.
+ * At s1 alone: both are made again, 12. Windows alone: w after s1, w after s2 (v fits): 10. Tied, v
+ * at s2 has its price m: the first window makes v or loses m; the second keeps v for m and makes w
+ * (5 + m), or keeps half of w and makes half of it and v (9.5): 5 + min(7, m) + min(5 + m, 9.5) -
+ * m, which is 14.5 at the best m. Whole storages need 17. */
+static void tied_windows(void) {
+    Maker m = maker_new(a, 1);
+    ValueId x = source(&m, ROLE_INPUT, "x", 1);
+    ValueId w = node(&m, OP_Opaque, PHASE_FORWARD, 5, 2, 1, &x, 1);
+    ValueId v = node(&m, OP_Opaque, PHASE_FORWARD, 7, 1, 1, &x, 1);
+    ValueId big1 = node(&m, OP_Opaque, PHASE_FORWARD, 1, 4, 1, &x, 1);
+    ValueId s1 = node(&m, OP_Opaque, PHASE_FORWARD, 1, 1, 1, &big1, 1);
+    ValueId in1[] = {w, s1};
+    node(&m, OP_Opaque, PHASE_FORWARD, 1, 0, 2, in1, 1);
+    ValueId big2 = node(&m, OP_Opaque, PHASE_FORWARD, 1, 3, 1, &x, 1);
+    ValueId s2 = node(&m, OP_Opaque, PHASE_FORWARD, 1, 1, 1, &big2, 1);
+    ValueId in2[] = {w, v, s2};
+    output(&m, node(&m, OP_Opaque, PHASE_FORWARD, 1, 0, 3, in2, 1));
+    const Problem *p = problem_new(a, m.g, cost_opaque(a, m.g), NULL, true);
+    BasePoint point = base_point_new(a, p, 20);
+    uint32_t run[] = {3, 6};
+    double alone = ties_bound(a, cut_new(a, p), &point, run, 2, 0, 1),
+           tied = ties_bound(a, cut_new(a, p), &point, run, 2, 0, 100);
+    CHECK_NEAR(alone, 10, 1e-3);
+    CHECK(tied > 14.4 && tied < 14.501);
+    CHECK_EQ(exhaustive(a, p, 20, 100), 17);
+}
+
 /* p and q come from one run of 10 ns; both have to go while s runs: 10 once. A view of p that
  * costs 3 ns is read afterwards: 3 more. */
 static void outputs_and_views(bool with_view) {
@@ -223,6 +252,7 @@ int main(void) {
     a = arena_new();
     chain_is_charged();
     windows_add_up();
+    tied_windows();
     outputs_and_views(false);
     outputs_and_views(true);
     states_of_a_planner();
