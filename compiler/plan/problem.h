@@ -58,8 +58,8 @@ Problem *problem_new(Arena *a, const Graph *g, const Cost *c, const NodeId *orde
  * changes nothing. */
 NodeId *problem_deferred_order(Arena *a, const Graph *g);
 
-/* Per run: the first run after which it must not run again, since it mutates what this one reads (P3);
- * an effect's own number; NO_ID: none. */
+/* Per run: the first run after which it must not run again, since it mutates what this one reads
+ * (P3); an effect's own number; NO_ID: none. */
 uint32_t *problem_frozen(Arena *a, const Problem *p);
 
 static inline uint32_t list_len(const Lists *l, uint32_t i) {
