@@ -23,6 +23,13 @@ Mender *mender_new(Arena *a, Timeline *t, int64_t capacity) {
 
 /* ---- what has to be made again ---- */
 
+/* Over the capacity at positions before the item. */
+static Excess excess_before(const Mender *m, uint32_t item) {
+    const Item *i = &m->t->item.at[item];
+    const ChunkExcess *c = &m->before.at[m->t->chunk.at[i->chunk].order];
+    return c->within == NO_ID ? c->sum : m->within.at[c->within + i->at];
+}
+
 typedef struct {
     uint32_t life; /* to be dropped */
     uint32_t b;    /* its next use */
@@ -52,16 +59,17 @@ static bool need_run(Mender *m, Gap *g, uint32_t run) {
 static bool can_extend(Mender *m, Gap *g, uint32_t life, uint32_t maker) {
     const Timeline *t = m->t;
     const Life *l = &t->life.at[life];
-    uint32_t from = timeline_position(t, l->to) + 1, to = timeline_position(t, g->b);
-    double bytes = (double)t->p->bytes[l->tensor], over = (double)(m->over[to] - m->over[from]);
-    m->work += 4;
     if (!m->extend) return false;
+    uint32_t next = timeline_next(t, l->to);
+    double bytes = (double)t->p->bytes[l->tensor];
+    double over = (double)excess_before(m, g->b).positions - excess_before(m, next).positions;
+    m->work += 4;
     if (over > 0) {
         if (bytes * over * m->price >= (double)t->p->ns[maker]) return false;
         g->burden += bytes * over;
         return true;
     }
-    return timeline_peak_between(t, timeline_next(t, l->to), g->b) + (int64_t)bytes <= m->capacity;
+    return timeline_peak_between(t, next, g->b) + (int64_t)bytes <= m->capacity;
 }
 
 /* Storage x right before b. */
@@ -71,7 +79,7 @@ static bool need_storage(Mender *m, Gap *g, StorageId x) {
     if (m->mark[maker] == m->stamp) return true;
     uint32_t l = timeline_serving(t, x, g->b);
     if (l == NO_ID) return false;
-    if (l != g->life && timeline_key(t, t->life.at[l].to) >= timeline_key(t, g->b)) return true;
+    if (l != g->life && t->life.at[l].to_key >= timeline_key(t, g->b)) return true;
     if (l != g->life && can_extend(m, g, l, maker)) return true;
     return need_run(m, g, maker);
 }
@@ -82,8 +90,7 @@ static bool need_view(Mender *m, Gap *g, uint32_t v) {
     StorageId x = t->p->storage[v];
     if (t->p->is_temp[x] && m->mark[t->p->def[x]] == m->stamp) return need_run(m, g, t->p->def[v]);
     uint32_t view = timeline_serving(t, v, g->b), l = timeline_serving(t, x, g->b);
-    if (view != NO_ID && (l == NO_ID || timeline_key(t, t->life.at[view].item) >
-                                            timeline_key(t, t->life.at[l].item)))
+    if (view != NO_ID && (l == NO_ID || t->life.at[view].from_key > t->life.at[l].from_key))
         return true;
     return need_run(m, g, t->p->def[v]);
 }
@@ -108,8 +115,7 @@ static bool need_view_at(Mender *m, Gap *g, uint32_t v, uint32_t u) {
     uint32_t run = t->p->def[v], view = timeline_serving(t, v, u);
     if (u == g->b) return need_run(m, g, run);
     if (m->mark[run] == m->stamp) return true;
-    if (view != NO_ID && timeline_key(t, t->life.at[view].item) >= timeline_key(t, g->b))
-        return true;
+    if (view != NO_ID && t->life.at[view].from_key >= timeline_key(t, g->b)) return true;
     for (uint32_t i = 0; i < m->plan.n; i++)
         if (m->plan.at[i].run == run && timeline_key(t, m->plan.at[i].before) <= timeline_key(t, u))
             return true;
@@ -131,7 +137,7 @@ static bool plan_gap(Mender *m, Gap *g) {
         uint32_t view = timeline_serving(t, v, g->b);
         if (view == NO_ID) continue;
         const Life *l = &t->life.at[view];
-        if (timeline_key(t, l->item) < timeline_key(t, t->life.at[g->life].item)) continue;
+        if (l->from_key < t->life.at[g->life].from_key) continue;
         uint32_t u = NO_ID;
         for (uint32_t i = l->uses.n;
              i > 0 && timeline_key(t, l->uses.at[i - 1]) >= timeline_key(t, g->b); i--)
@@ -155,7 +161,7 @@ static uint64_t kept_outputs(const Timeline *t, uint32_t run, uint32_t before) {
         if (x == NO_ID) continue;
         uint32_t l =
             x < t->p->nstorage && t->p->is_temp[x] ? timeline_serving(t, x, before) : NO_ID;
-        bool live = l != NO_ID && timeline_key(t, t->life.at[l].to) >= timeline_key(t, before);
+        bool live = l != NO_ID && t->life.at[l].to_key >= timeline_key(t, before);
         if (!live || !list_len(&t->p->views, x)) kept |= (uint64_t)1 << k;
     }
     return kept;
@@ -179,73 +185,66 @@ static void carry_out(Mender *m, uint32_t life) {
 
 /* ---- repair ---- */
 
+/* Counts what is over the capacity. Only chunks that are over it anywhere are looked at in detail.
+ */
 static void fill_excess(Mender *m) {
-    Timeline *t = m->t;
-    timeline_number(t);
-    if (t->nitem + 1 > m->room) {
-        m->room = 2 * t->nitem + 64;
-        m->over = ARENA_ARRAY(m->a, uint32_t, m->room);
-        m->excess = ARENA_ARRAY(m->a, int64_t, m->room);
-    }
-    uint32_t n = 0;
-    m->over[0] = 0;
-    m->excess[0] = 0;
+    const Timeline *t = m->t;
+    m->before.n = m->within.n = 0;
+    Excess sum = {0, 0};
     for (uint32_t i = 0; i < t->order.n; i++) {
         const Chunk *c = &t->chunk.at[t->order.at[i]];
-        for (uint32_t k = 0; k < c->n; k++, n++) {
+        bool any = c->most > m->capacity;
+        ChunkExcess x = {sum, any ? m->within.n : NO_ID};
+        VEC_PUSH(m->a, m->before, x);
+        if (!any) continue;
+        for (uint32_t k = 0; k < c->n; k++) {
             int64_t e = c->held[k] + c->extra[k] + c->add - m->capacity;
-            m->over[n + 1] = m->over[n] + (e > 0);
-            m->excess[n + 1] = m->excess[n] + (e > 0 ? e : 0);
+            VEC_PUSH(m->a, m->within, sum);
+            sum.positions += e > 0;
+            sum.bytes += e > 0 ? e : 0;
         }
+        m->work += c->n / 4;
     }
-    m->work += n / 4;
+    m->all = sum;
+    m->work += t->order.n / 2;
 }
 
-static uint32_t item_at(const Timeline *t, uint32_t position) {
-    uint32_t lo = 0, hi = t->order.n - 1;
-    while (lo < hi) {
-        uint32_t mid = lo + (hi - lo + 1) / 2;
-        if (t->chunk.at[t->order.at[mid]].start <= position)
-            lo = mid;
-        else
-            hi = mid - 1;
-    }
-    const Chunk *c = &t->chunk.at[t->order.at[lo]];
-    return c->item[position - c->start];
+static int64_t excess_at(const Mender *m, const Chunk *c, uint32_t k) {
+    return c->held[k] + c->extra[k] + c->add - m->capacity;
 }
 
-/* Smallest position p with over[p + 1] > rank. */
+/* The item at the position over the capacity before which there are `rank` such positions. */
 static uint32_t nth_over(const Mender *m, uint32_t rank) {
-    uint32_t lo = 0, hi = m->t->nitem - 1;
-    while (lo < hi) {
-        uint32_t mid = lo + (hi - lo) / 2;
-        if (m->over[mid + 1] > rank)
-            hi = mid;
-        else
-            lo = mid + 1;
-    }
-    return lo;
+    const Timeline *t = m->t;
+    uint32_t i = t->order.n - 1;
+    while (m->before.at[i].within == NO_ID || m->before.at[i].sum.positions > rank) i--;
+    const Chunk *c = &t->chunk.at[t->order.at[i]];
+    const Excess *x = &m->within.at[m->before.at[i].within];
+    uint32_t k = 0;
+    while (x[k].positions != rank || excess_at(m, c, k) <= 0) k++;
+    return c->item[k];
 }
 
 static uint32_t highest(const Mender *m) {
-    uint32_t best = 0, n = m->t->nitem;
-    int64_t most = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        int64_t e = m->excess[i + 1] - m->excess[i];
-        if (e > most) most = e, best = i;
+    const Timeline *t = m->t;
+    const Chunk *best = NULL;
+    for (uint32_t i = 0; i < t->order.n; i++) {
+        const Chunk *c = &t->chunk.at[t->order.at[i]];
+        if (!best || c->most > best->most) best = c;
     }
-    return best;
+    uint32_t k = 0;
+    while (excess_at(m, best, k) + m->capacity < best->most) k++;
+    return best->item[k];
 }
 
 static uint32_t choose_position(Mender *m) {
-    uint32_t all = m->over[m->t->nitem];
     switch (m->order) {
     case AT_PEAK: return highest(m);
     case AT_FIRST: return nth_over(m, 0);
-    case AT_LAST: return nth_over(m, all - 1);
+    case AT_LAST: return nth_over(m, m->all.positions - 1);
     case AT_RANDOM: break;
     }
-    return nth_over(m, mend_random(m, all));
+    return nth_over(m, mend_random(m, m->all.positions));
 }
 
 /* One drop that helps at item x. */
@@ -255,20 +254,20 @@ static bool step(Mender *m, uint32_t x) {
     uint64_t key = timeline_key(t, x);
     double best = INFINITY;
     uint32_t best_life = NO_ID;
-    for (StorageId s = 0; s < p->nstorage; s++) {
-        if (!p->bytes[s] || !p->is_temp[s] || !t->makers[s].n) continue;
+    for (uint32_t w = 0; w < t->wide.n; w++) {
+        StorageId s = t->wide.at[w];
         m->work++;
         uint32_t life = timeline_serving(t, s, x);
         if (life == NO_ID) continue;
         const Life *l = &t->life.at[life];
-        if (timeline_key(t, l->to) <= key) continue;
+        if (l->to_key <= key) continue;
         uint32_t i = 0;
         while (timeline_key(t, l->uses.at[i]) < key) i++;
         if (l->uses.at[i] == x) continue;
-        uint32_t a = timeline_position(t, i ? l->uses.at[i - 1] : l->item) + 1,
-                 b = timeline_position(t, l->uses.at[i]);
-        double all = (double)p->bytes[s] * (m->over[b] - m->over[a]),
-               relief = (double)(m->excess[b] - m->excess[a]);
+        Excess a = excess_before(m, timeline_next(t, i ? l->uses.at[i - 1] : l->item)),
+               b = excess_before(m, l->uses.at[i]);
+        double all = (double)p->bytes[s] * (b.positions - a.positions),
+               relief = (double)(b.bytes - a.bytes);
         if (all < relief) relief = all;
         if (relief <= 0) continue;
         double scale = m->noise > 0 ? exp(m->noise * (2 * mend_unit(m) - 1)) : 1;
@@ -292,24 +291,12 @@ bool mend(Mender *m, uint64_t cost_limit, uint32_t steps) {
     while (timeline_peak(t) > m->capacity) {
         if (t->cost_ns > cost_limit || !steps--) return false;
         fill_excess(m);
-        if (!step(m, item_at(t, choose_position(m)))) return false;
+        if (!step(m, choose_position(m))) return false;
     }
     return t->cost_ns <= cost_limit;
 }
 
 /* ---- reduction ---- */
-
-const Numbers *mend_reruns(Mender *m) {
-    const Timeline *t = m->t;
-    m->list.n = 0;
-    for (uint32_t i = 0; i < t->order.n; i++) {
-        const Chunk *c = &t->chunk.at[t->order.at[i]];
-        for (uint32_t k = 0; k < c->n; k++)
-            if (!t->item.at[c->item[k]].first) VEC_PUSH(m->a, m->list, c->item[k]);
-    }
-    m->work += t->nitem / 4;
-    return &m->list;
-}
 
 static bool serves_nobody(const Timeline *t, uint32_t item) {
     const Item *i = &t->item.at[item];
@@ -330,13 +317,11 @@ static void list_double_views(Mender *m, uint32_t item) {
         uint32_t before = timeline_serving(t, l->tensor, item);
         EACH(t->p->views, l->tensor, v) {
             uint32_t view = timeline_serving(t, v, item);
-            if (view == NO_ID ||
-                timeline_key(t, t->life.at[view].item) < timeline_key(t, t->life.at[before].item))
-                continue;
+            if (view == NO_ID || t->life.at[view].from_key < t->life.at[before].from_key) continue;
             for (uint32_t i = 0; i < t->makers[v].n; i++) {
-                uint32_t y = t->makers[v].at[i];
+                uint32_t y = t->life.at[t->makers[v].at[i]].item;
                 if (timeline_key(t, y) < timeline_key(t, item)) continue;
-                if (timeline_key(t, y) > timeline_key(t, l->to)) break;
+                if (timeline_key(t, y) > l->to_key) break;
                 if (!t->item.at[y].first) VEC_PUSH(m->a, m->todo, y);
                 break;
             }
@@ -367,9 +352,7 @@ static bool may_go(const Timeline *t, uint32_t item) {
         if (l->tensor == NO_ID || l->tensor < t->p->nstorage || !l->uses.n) continue;
         uint32_t before = timeline_serving(t, l->tensor, item),
                  s = timeline_serving(t, t->p->storage[l->tensor], item);
-        if (s != NO_ID &&
-            timeline_key(t, t->life.at[before].item) < timeline_key(t, t->life.at[s].item))
-            return false;
+        if (s != NO_ID && t->life.at[before].from_key < t->life.at[s].from_key) return false;
     }
     return true;
 }
@@ -433,7 +416,7 @@ void mend_reduce(Mender *m, ReduceOrder order) {
     Timeline *t = m->t;
     Arena *scratch = arena_new();
     for (bool any = true; any;) {
-        const Numbers *l = mend_reruns(m);
+        const Numbers *l = &t->again;
         Ranked *r = ARENA_ARRAY(scratch, Ranked, (uint64_t)l->n + 1);
         uint32_t n = l->n;
         timeline_number(t);

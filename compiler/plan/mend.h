@@ -15,6 +15,17 @@ typedef struct {
     uint32_t run, before;
 } Insertion;
 
+/* Positions over the capacity, and by how many bytes together. */
+typedef struct {
+    uint32_t positions;
+    int64_t bytes;
+} Excess;
+
+typedef struct {
+    Excess sum;      /* before the chunk */
+    uint32_t within; /* first of its entries in Mender.within, or NO_ID: nothing is over */
+} ChunkExcess;
+
 typedef struct {
     Timeline *t;
     Arena *a;
@@ -26,10 +37,10 @@ typedef struct {
     bool extend;  /* operands that ended shortly before may stay instead of being made again */
     VEC(Insertion) plan, best;
     uint32_t *mark, stamp; /* per run: in the current plan */
-    uint32_t *over;        /* per position: number of positions before it over the capacity */
-    int64_t *excess;       /* and the sum of their excess */
-    uint32_t room;
-    Numbers todo, list;
+    Excess all;
+    VEC(ChunkExcess) before; /* per chunk, in sequence */
+    VEC(Excess) within;      /* per position of chunks that are over the capacity somewhere */
+    Numbers todo;
 } Mender;
 
 Mender *mender_new(Arena *a, Timeline *t, int64_t capacity);
@@ -47,9 +58,6 @@ bool mend_try_out(Mender *m, uint32_t item);
 typedef enum { BY_COST, BY_DENSITY, BY_LATEST, BY_EARLIEST, REDUCE_ORDERS } ReduceOrder;
 /* Takes out recomputations, one by one in the given order, until none can go. */
 void mend_reduce(Mender *m, ReduceOrder order);
-
-/* Executions that are not first ones, in sequence; valid until the next change of m->list. */
-const Numbers *mend_reruns(Mender *m);
 
 static inline uint32_t mend_random(Mender *m, uint32_t n) {
     m->rng ^= m->rng << 13;

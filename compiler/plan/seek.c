@@ -63,29 +63,38 @@ bool seek_offer(Seek *x, const Sequence *s) {
         remember(x);
         return true;
     }
-    /* What the schedule recomputes for nothing goes first. */
-    int64_t capacity = x->m->capacity;
-    x->m->capacity = timeline_peak(x->t);
-    mend_reduce(x->m, BY_DENSITY);
-    timeline_forget(x->t);
-    x->m->capacity = capacity;
     return finish(x);
 }
 
-static void start_from_cut(Seek *x) {
+/* What the cut at the worst moment keeps. Repeated layers tie: at the price where one of them is
+ * dropped all are. Times that lean a little to either end of the step break the ties in order. */
+static void start_from_cuts(Seek *x) {
+    static const double lean[] = {0, -0.02, 0.02, 0.1};
     Arena *a = arena_new();
-    CutBound c;
-    Sequence s;
-    cut_bound(a, x->p, (uint64_t)x->m->capacity, &c);
-    if (c.feasible && c.run != NO_ID && sequence_keep(a, x->p, c.run, c.keep, &s))
-        seek_offer(x, &s);
+    const Problem *p = x->p;
+    uint64_t capacity = (uint64_t)x->m->capacity;
+    CutBound b;
+    cut_bound(a, p, capacity, &b);
+    CutPoint at;
+    bool any = b.feasible && b.run != NO_ID && cut_base_point(a, p, b.run, capacity, &at);
+    Cut *cut = any ? cut_new(a, p) : NULL;
+    double *ns = ARENA_ARRAY(a, double, p->nrun);
+    for (uint32_t i = 0; any && i < sizeof lean / sizeof *lean; i++) {
+        CutResult r;
+        Sequence s;
+        for (uint32_t k = 0; k < p->nrun; k++)
+            ns[k] = (double)p->ns[k] * (1 + lean[i] * (double)k / p->nrun);
+        at.ns = ns;
+        cut_solve(cut, &at, &r);
+        if (r.feasible && sequence_keep(a, p, b.run, r.keep, &s)) seek_offer(x, &s);
+    }
     arena_free(a);
 }
 
 void seek_starts(Seek *x, bool quick) {
     static const MendOrder orders[] = {AT_PEAK, AT_FIRST, AT_LAST, AT_RANDOM};
     Arena *a = arena_new();
-    start_from_cut(x);
+    start_from_cuts(x);
     Sequence base = sequence_base(a, x->p);
     for (uint32_t i = 0; i < sizeof orders / sizeof *orders && !(quick && x->n); i++) {
         timeline_restore(x->t, &base);
@@ -95,13 +104,17 @@ void seek_starts(Seek *x, bool quick) {
     arena_free(a);
 }
 
+static void climb(Seek *x, const Sequence *from, uint64_t work) {
+    timeline_restore(x->t, from);
+    search_improve(x->m, work);
+    remember(x);
+}
+
+/* Half of the work from all starts, half on from the best that came of it. */
 void seek_search(Seek *x, uint64_t work) {
     uint32_t n = x->n;
     Sequence start[SEEK_KEPT];
     memcpy(start, x->kept, n * sizeof *start);
-    for (uint32_t i = 0; i < n; i++) {
-        timeline_restore(x->t, &start[i]);
-        search_improve(x->m, work / n);
-        remember(x);
-    }
+    for (uint32_t i = 0; i < n; i++) climb(x, &start[i], work / 2 / n);
+    if (n) climb(x, &x->kept[0], work / 2);
 }

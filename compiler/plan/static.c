@@ -19,6 +19,8 @@ typedef struct {
     Arena *a;
     const PlanOptions *o;
     Plan *best;
+    bool found;    /* there is a schedule by byte sums */
+    uint64_t work; /* left for simulations, in elementary steps of theirs */
 } Search;
 
 typedef struct {
@@ -33,6 +35,10 @@ enum { NFAVOURITE = sizeof favourite / sizeof *favourite };
 /* Elementary steps (some 10 ns each) of local search per effort: a constant and a part per run. */
 static const uint64_t search_work[] = {0, 10000000, 200000000, 2000000000};
 static const uint64_t search_work_run[] = {0, 5000, 50000, 500000};
+
+/* Steps (a few ns each) of all simulations. */
+#define SIM_WORK UINT64_C(20000000)
+#define SIM_WORK_RUN UINT64_C(10000)
 
 static int effort_of(const PlanOptions *o) {
     return o->effort < 0 ? 0 : o->effort > 3 ? 3 : o->effort;
@@ -51,15 +57,20 @@ static uint64_t cost_limit(const Search *x, const Problem *p) {
     return p->base_ns > UINT64_MAX / 8 ? UINT64_MAX : p->base_ns * 8;
 }
 
-static bool look(const Search *x, Sim *s, Exponents e, SimOptions so) {
+/* Once there is a plan, simulations run while their work lasts. */
+static bool look(Search *x, Sim *s, Exponents e, SimOptions so) {
+    bool found = x->best || x->found;
+    if (found && !x->work) return false;
     so.capacity = plan_capacity(s->p, x->o->budget);
     so.evict = so.lookahead = so.regret = true;
     so.alpha = e.alpha;
     so.beta = e.beta;
     so.gamma = e.gamma;
-    so.work_limit = plan_sim_work(s->p);
+    so.work_limit = found && x->work < plan_sim_work(s->p) ? x->work : plan_sim_work(s->p);
     so.cost_limit = cost_limit(x, s->p);
-    return sim_run(s, &so) == PLAN_OK;
+    PlanStatus st = sim_run(s, &so);
+    x->work -= s->work < x->work ? s->work : x->work;
+    return st == PLAN_OK;
 }
 
 /* ---- schedules by byte sums ---- */
@@ -99,7 +110,8 @@ static void try_schedules(Search *x, Arena *scratch, const Problem *p) {
     int e = effort_of(x->o);
     Seek *k = seek_new(scratch, p, (int64_t)plan_capacity(p, x->o->budget));
     seek_starts(k, x->o->quick);
-    if (!x->o->quick) {
+    x->found = k->n > 0;
+    if (!x->o->quick || !k->n) {
         offer_simulations(x, k, sim_new(scratch, p));
         seek_search(k, search_work[e] + search_work_run[e] * p->nrun);
     }
@@ -145,7 +157,7 @@ static uint64_t waiting_bytes(const Problem *p) {
 
 static Plan *search(Arena *a, const Problem *p, const Problem *deferred, const PlanOptions *o) {
     Arena *scratch = arena_new();
-    Search x = {.a = a, .o = o};
+    Search x = {.a = a, .o = o, .work = SIM_WORK + SIM_WORK_RUN * (uint64_t)p->nrun};
     try_all(&x, scratch, p);
     if (!is_enough(&x)) try_published(&x, p);
     bool few = waiting_bytes(p) < plan_capacity(p, o->budget) / 16;

@@ -225,6 +225,10 @@ static void deal_keys(Timeline *t) {
         t->item.at[i].key = dealt(old, distinct, key_of(t, i));
     for (uint32_t i = 0; i < t->journal.n; i++)
         t->journal.at[i].key = dealt(old, distinct, t->journal.at[i].key);
+    for (uint32_t i = 0; i < t->life.n; i++) {
+        t->life.at[i].from_key = key_of(t, t->life.at[i].item);
+        t->life.at[i].to_key = key_of(t, t->life.at[i].to);
+    }
     arena_free(a);
 }
 
@@ -241,18 +245,23 @@ static uint64_t key_before(Timeline *t, uint32_t before) {
 
 /* ---- lives ---- */
 
-static uint32_t life_of(const Timeline *t, uint32_t tensor, uint32_t item) {
-    const Item *i = &t->item.at[item];
-    const uint32_t *out = t->p->out.at + t->p->out.first[i->run];
-    uint32_t k = 0;
-    while (out[k] != tensor) k++;
-    return i->life + k;
+/* First life of the list whose item does not stand before `key`. */
+static uint32_t lower_life(const Timeline *t, const Numbers *l, uint64_t key) {
+    uint32_t lo = 0, hi = l->n;
+    while (lo < hi) {
+        uint32_t mid = hi - 1 - (hi - 1 - lo) / 2; /* lists are short, the last one is likely */
+        if (t->life.at[l->at[mid]].from_key < key)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
 }
 
 uint32_t timeline_serving(const Timeline *t, uint32_t tensor, uint32_t item) {
     const Numbers *l = &t->makers[tensor];
-    uint32_t i = lower(t, l, key_of(t, item));
-    return i ? life_of(t, tensor, l->at[i - 1]) : NO_ID;
+    uint32_t i = lower_life(t, l, key_of(t, item));
+    return i ? l->at[i - 1] : NO_ID;
 }
 
 static int64_t bytes_of(const Timeline *t, const Life *l) {
@@ -267,6 +276,10 @@ static void set_to(Timeline *t, uint32_t life, uint32_t to) {
     Life *l = &t->life.at[life];
     int64_t bytes = bytes_of(t, l);
     if (l->to == to) return;
+    if (bytes && !t->is_wide[l->tensor] && timeline_next(t, l->item) != to) {
+        t->is_wide[l->tensor] = true;
+        VEC_PUSH(t->a, t->wide, l->tensor);
+    }
     if (key_of(t, to) > key_of(t, l->to))
         range_add(t, l->to, false, to, bytes);
     else
@@ -274,6 +287,7 @@ static void set_to(Timeline *t, uint32_t life, uint32_t to) {
     touch(t, l->to);
     touch(t, to);
     l->to = to;
+    l->to_key = key_of(t, to);
 }
 
 static uint32_t last_use(const Life *l) {
@@ -338,7 +352,11 @@ static void begin_life(Timeline *t, uint32_t life) {
     Life *l = &t->life.at[life];
     uint32_t before = timeline_serving(t, l->tensor, l->item);
     range_add(t, l->item, true, l->item, bytes_of(t, l));
-    list_add(t, &t->makers[l->tensor], l->item);
+    Numbers *makers = &t->makers[l->tensor];
+    uint32_t at = lower_life(t, makers, l->from_key);
+    VEC_PUSH(t->a, *makers, life);
+    memmove(makers->at + at + 1, makers->at + at, (makers->n - 1 - at) * sizeof *makers->at);
+    makers->at[at] = life;
     if (before == NO_ID) return;
     Life *b = &t->life.at[before];
     uint32_t from = lower(t, &b->uses, key_of(t, l->item));
@@ -352,7 +370,10 @@ static void end_life(Timeline *t, uint32_t life) {
     Life *l = &t->life.at[life];
     uint32_t before = timeline_serving(t, l->tensor, l->item), to = l->to;
     range_add(t, l->item, true, to, -bytes_of(t, l));
-    list_remove(t, &t->makers[l->tensor], l->item);
+    Numbers *makers = &t->makers[l->tensor];
+    uint32_t at = lower_life(t, makers, l->from_key);
+    memmove(makers->at + at, makers->at + at + 1, (makers->n - 1 - at) * sizeof *makers->at);
+    makers->n--;
     if (before == NO_ID) return;
     Life *b = &t->life.at[before];
     for (uint32_t i = 0; i < l->uses.n; i++) VEC_PUSH(t->a, b->uses, l->uses.at[i]);
@@ -400,6 +421,10 @@ static uint32_t insert(Timeline *t, uint32_t run, uint32_t before, uint64_t key,
     i->first = first;
     i->there = true;
     t->nitem++;
+    if (!first) {
+        i->again = t->again.n;
+        VEC_PUSH(t->a, t->again, id);
+    }
     if (before == NO_ID)
         chunk_insert(t, new_chunk(t, 0), 0, id, 0);
     else
@@ -411,6 +436,7 @@ static uint32_t insert(Timeline *t, uint32_t run, uint32_t before, uint64_t key,
         Life *l = &t->life.at[i->life + k];
         l->kept = l->tensor != NO_ID && (first || (k < 64 && kept >> k & 1));
         l->to = id;
+        l->from_key = l->to_key = key;
         if (l->kept) begin_life(t, i->life + k);
     }
     touch(t, id);
@@ -440,6 +466,8 @@ void timeline_remove(Timeline *t, uint32_t id) {
     EACH(t->reads, run, s) remove_use(t, timeline_serving(t, s, id), id);
     EACH(t->views, run, v) remove_use(t, timeline_serving(t, v, id), id);
     i->there = false;
+    t->again.at[i->again] = t->again.at[--t->again.n];
+    t->item.at[t->again.at[i->again]].again = i->again;
     chunk_remove(t, id);
     t->nitem--;
     t->cost_ns -= t->p->ns[run];
@@ -501,8 +529,9 @@ static Lists reads_of(Arena *a, const Problem *p, bool views) {
 static void clear(Timeline *t) {
     const Problem *p = t->p;
     t->item.n = t->life.n = t->chunk.n = t->order.n = t->spare_chunk.n = t->touched.n = 0;
-    t->journal.n = 0;
+    t->journal.n = t->again.n = t->wide.n = 0;
     t->cost_ns = t->nitem = 0;
+    memset(t->is_wide, 0, p->nstorage * sizeof *t->is_wide);
     for (uint32_t x = 0; x < p->ntensor; x++) t->makers[x].n = 0;
     for (uint32_t r = 0; r <= p->nrun; r++) {
         t->spare[r].n = 0;
@@ -529,6 +558,7 @@ Timeline *timeline_new(Arena *a, const Problem *p) {
     *t = (Timeline){.p = p, .a = a};
     t->first = ARENA_ARRAY(a, uint32_t, (uint64_t)p->nrun + 1);
     t->spare = ARENA_ARRAY(a, Numbers, (uint64_t)p->nrun + 1);
+    t->is_wide = ARENA_ARRAY(a, bool, p->nstorage);
     t->makers = ARENA_ARRAY(a, Numbers, p->ntensor);
     t->reads = reads_of(a, p, false);
     t->views = reads_of(a, p, true);

@@ -34,6 +34,7 @@ typedef struct {
 typedef VEC(uint32_t) Numbers;
 
 typedef struct {
+    uint64_t from_key, to_key; /* of item and of to */
     uint32_t tensor, item;
     uint32_t to; /* item of the last use; its own item when there is none */
     bool kept;   /* false: scratch bytes of the item, serves nobody */
@@ -45,6 +46,7 @@ typedef struct {
     uint64_t key;             /* position: items are ordered by key */
     uint32_t run;             /* nrun: the end of the step, which reads the outputs */
     uint32_t chunk, at, life; /* life: of output 0 */
+    uint32_t again;           /* not a first one: its place in Timeline.again */
     bool first, there;
 } Item;
 
@@ -69,8 +71,11 @@ typedef struct {
     uint32_t *first;  /* per run, and nrun: its first item */
     uint32_t *frozen; /* per run: the run after whose first execution it must not run; NO_ID */
     Numbers *spare;   /* per run: unused items */
-    Numbers *makers;  /* per tensor: items that make it, by position */
-    Numbers touched;  /* items whose in-place saving may have changed */
+    Numbers *makers;  /* per tensor: its kept lives, by position */
+    Numbers again;    /* items that are not first executions, in no order */
+    Numbers wide;     /* storages that have lived past the item after their maker */
+    bool *is_wide;
+    Numbers touched; /* items whose in-place saving may have changed */
     bool undoing;
     VEC(Change) journal;
 } Timeline;
@@ -89,9 +94,9 @@ typedef struct {
 Sequence timeline_save(Arena *a, const Timeline *t);
 void timeline_restore(Timeline *t, const Sequence *s);
 Sequence sequence_base(Arena *a, const Problem *p);
-/* The base order in which, right before the first execution of run `point`, everything goes that is not
- * in keep (per storage) nor read by that run; what is missing afterwards is made again when it is first
- * needed. False when that would have to run something frozen. */
+/* The base order in which, right before the first execution of run `point`, everything goes that is
+ * not in keep (per storage) nor read by that run; what is missing afterwards is made again when it
+ * is first needed. False when that would have to run something frozen. */
 bool sequence_keep(Arena *a, const Problem *p, uint32_t point, const bool *keep, Sequence *out);
 /* The executions of a plan; a rerun keeps what the plan places as resident. */
 Sequence sequence_of_plan(Arena *a, const Problem *p, const Plan *plan);
