@@ -20,13 +20,17 @@
  * with runs that happen again between the moments of x and y, since y finds its operands when it
  * runs. (Effects in between may wait; their uses do not count.) Such times belong to disjoint
  * windows, so bounds of consecutive windows, the last one open, add up. That pays where several
- * moments are tight for different reasons.
+ * moments are tight for different reasons; ties.c makes more of it.
+ *
+ * Whole storages. The dual may keep half a storage; branch.c closes that at the best point.
  *
  * Points. Local maxima of memory all over the step, then ever closer to the best one; the largest
  * working sets. A point is screened by few cuts at the price of the best one so far. The chain of
- * windows is the best one over a few points, each the best of its part of the step. */
+ * windows is the best one of two or more over a few points, each the best of its part of the step.
+ */
 #include "windows.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- a point of the base order ---- */
@@ -128,7 +132,9 @@ static void fill_excess(Arena *a, const Problem *p, const uint32_t *last, uint64
 /* Points of each kind that are looked at, more in small problems; cuts that say whether one is
  * worth more; parts of the step that give a point each to the chain of windows; what the ascent of
  * tied windows may take, in runs. */
-enum { SAMPLES = 24, SMALL = 30000, SCREEN = 2, PARTS = 12, MOST_PARTS = 48, TIE_WORK = 60000 };
+enum { SAMPLES = 24, SMALL = 30000, SCREEN = 2, PARTS = 12, MOST_PARTS = 48 };
+/* What the ascent of tied windows and the tree may take, in runs. */
+enum { TIE_WORK = 60000, TREE_WORK = 40000 };
 static const double close_to_best = 0.98, worth_tying = 0.8;
 
 typedef struct {
@@ -256,6 +262,18 @@ static void chain_windows(Scan *x) {
     memcpy(x->best->window, window, count * sizeof *window);
 }
 
+/* The best point with whole storages. */
+static void branch_at_best(Scan *x) {
+    CutBound *best = x->best;
+    if (!best->feasible) return;
+    double v = branch_bound(x->a, x->cut, &x->point, best->run, 8 + TREE_WORK / (x->p->nrun + 100));
+    if (isinf(v)) best->feasible = false;
+    if (v <= best->value) return;
+    best->value = v;
+    best->nwindow = 1;
+    best->window[0] = best->run;
+}
+
 void cut_bound(Arena *a, const Problem *p, uint64_t capacity, CutBound *best) {
     *best = (CutBound){.feasible = p->floor_bytes <= capacity,
                        .run = NO_ID,
@@ -284,6 +302,7 @@ void cut_bound(Arena *a, const Problem *p, uint64_t capacity, CutBound *best) {
         scan_sets(&x, over, set, p->nrun);
         best->window[best->nwindow++] = best->run;
         chain_windows(&x);
+        branch_at_best(&x);
     }
     arena_free(scratch);
 }

@@ -27,4 +27,9 @@ bool base_point_set(BasePoint *b, uint32_t run, uint32_t until);
 double ties_bound(Arena *a, Cut *c, BasePoint *b, const uint32_t *run, uint32_t n, double price,
                   uint32_t rounds);
 
+/* ---- branch.c ---- */
+/* The bound at run with whole storages, by a tree of at most so many nodes. Infinite: no plan
+ * exists. */
+double branch_bound(Arena *a, Cut *c, BasePoint *b, uint32_t run, uint32_t nodes);
+
 #endif
