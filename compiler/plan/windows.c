@@ -24,9 +24,10 @@
  *
  * Whole storages. The dual may keep half a storage; branch.c closes that at the best point.
  *
- * Points. Local maxima of memory all over the step, then ever closer to the best one; the largest
- * working sets. A point is screened by few cuts at the price of the best one so far. The chain of
- * windows is the best one of two or more over a few points, each the best of its part of the step.
+ * Points. Local maxima of memory all over the step, then ever closer to the best one; where the
+ * largest part of what is there has to go; the largest working sets. A point is screened by few
+ * cuts at the price of the best one so far. The chain of windows is the best one of two or more
+ * over a few points, each the best of its part of the step.
  */
 #include "windows.h"
 
@@ -132,7 +133,7 @@ static void fill_excess(Arena *a, const Problem *p, const uint32_t *last, uint64
 /* Points of each kind that are looked at, more in small problems; cuts that say whether one is
  * worth more; parts of the step that give a point each to the chain of windows; what the ascent of
  * tied windows may take, in runs. */
-enum { SAMPLES = 24, SMALL = 30000, SCREEN = 2, PARTS = 12, MOST_PARTS = 48 };
+enum { SAMPLES = 16, SMALL = 30000, SCREEN = 2, PARTS = 12, MOST_PARTS = 48 };
 /* What the ascent of tied windows and the tree may take, in runs. */
 enum { TIE_WORK = 60000, TREE_WORK = 40000 };
 static const double close_to_best = 0.98, worth_tying = 0.8;
@@ -193,16 +194,32 @@ static void scan_peaks(Scan *x) {
     }
 }
 
-/* The largest working sets: there is the least room. */
-static void scan_sets(Scan *x, const double *over, double *set, uint32_t nrun) {
-    for (uint32_t k = 0; k < x->samples; k++) {
-        uint32_t most = NO_ID;
-        for (uint32_t r = 0; r < nrun; r++)
-            if (over[r] > 0 && set[r] > 0 && (most == NO_ID || set[r] > set[most])) most = r;
-        if (most == NO_ID) return;
+/* The points that come first by score; takes them out. */
+static void scan_best(Scan *x, double *score, uint32_t many) {
+    for (uint32_t k = 0; k < many; k++) {
+        uint32_t most = 0;
+        for (uint32_t r = 1; r < x->p->nrun; r++)
+            if (score[r] > score[most]) most = r;
+        if (score[most] <= 0) return;
         look(x, most);
-        set[most] = 0;
+        score[most] = 0;
     }
+}
+
+/* Where the largest part of what is there has to go, a neighbour being much the same; and the
+ * largest working sets. */
+static void scan_tight(Scan *x, const double *over, double *set) {
+    uint32_t n = x->p->nrun;
+    double *share = ARENA_ARRAY(x->a, double, (uint64_t)n + 1),
+           *score = ARENA_ARRAY(x->a, double, (uint64_t)n + 1);
+    for (uint32_t r = 0; r < n; r++) {
+        if (over[r] > 0) share[r] = over[r] / (over[r] + (double)x->point.capacity - set[r]);
+        if (over[r] <= 0) set[r] = 0;
+    }
+    for (uint32_t r = 0; r < n; r++)
+        if (share[r] >= share[r + 1] && (!r || share[r] >= share[r - 1])) score[r] = share[r];
+    scan_best(x, score, x->samples);
+    scan_best(x, set, x->samples / 2);
 }
 
 /* ---- windows ---- */
@@ -299,7 +316,7 @@ void cut_bound(Arena *a, const Problem *p, uint64_t capacity, CutBound *best) {
     if (over[highest] > 0) {
         look(&x, highest);
         scan_peaks(&x);
-        scan_sets(&x, over, set, p->nrun);
+        scan_tight(&x, over, set);
         best->window[best->nwindow++] = best->run;
         chain_windows(&x);
         branch_at_best(&x);
