@@ -50,9 +50,6 @@ static void fill_blocks(Blocks *b, const Problem *p, const Plan *plan, uint32_t 
     }
 }
 
-/* Longer plans are packed only as long as they may fit. */
-enum { PACK_HARD = 3000 };
-
 Plan *plan_pack(const Problem *p, Plan *plan, uint64_t budget) {
     uint64_t capacity = plan_capacity(p, budget);
     plan->budget = budget;
@@ -60,7 +57,7 @@ Plan *plan_pack(const Problem *p, Plan *plan, uint64_t budget) {
     plan->arena_bytes = UINT64_MAX;
     plan_fill_totals(p->g, p->c, plan);
     if (plan->byte_peak > capacity) return NULL;
-    plan_repack(p, plan, capacity, plan->nstep < PACK_HARD ? 1 : -1);
+    plan_repack(p, plan, capacity, -1);
     return plan->arena_bytes <= capacity ? plan : NULL;
 }
 

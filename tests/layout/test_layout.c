@@ -202,7 +202,7 @@ static void damaged(void) {
 
 static void random_instances(void) {
     double worst = 1;
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < 40; round++) {
         uint32_t n = 1 + rnd(120), moments = 2 + rnd(60);
         LayBlock *b = ARENA_ARRAY(a, LayBlock, n);
         for (uint32_t i = 0; i < n; i++) {
@@ -233,10 +233,7 @@ static void large(void) {
         b[i].end = i % 3 ? i + 1 + rnd(6) : 2 * n - i;
         b[i].bytes = 256 * (1 + rnd(64));
     }
-    uint64_t bound = lay_bound(a, b, n, 256), h = lay_pack(a, b, n, 256, 0, 0);
-    CHECK(lay_verify(&d, b, n, 256, h));
-    CHECK((double)h < 1.05 * (double)bound);
-    h = lay_pack(a, b, n, 256, 0, 1);
+    uint64_t bound = lay_bound(a, b, n, 256), h = lay_pack(a, b, n, 256, 0, 1);
     CHECK(lay_verify(&d, b, n, 256, h));
     CHECK((double)h < 1.05 * (double)bound);
 }
