@@ -119,13 +119,12 @@ int report_infeasible(Arena *a, Diag *d, const Options *o, const Work *w) {
                (unsigned long long)min, format_bytes(b3, w->floor), (unsigned long long)w->floor);
     ValueId top[PEAK_VALUES];
     uint32_t n = plan_peak_values(w->step, w->cost, top, PEAK_VALUES);
-    diag_hint(d,
-              "persistent: %s (weights, optimizer state, staged inputs); the largest values live "
-              "at the peak:",
-              format_bytes(b1, w->persistent));
+    diag_hint(d, "persistent: %s (%s); the largest values live at the peak:",
+              format_bytes(b1, w->persistent),
+              w->is_trace ? "constants" : "weights, optimizer state, staged inputs");
     for (uint32_t i = 0; i < n; i++)
         diag_hint(d, "  %s %s", format_bytes(b1, value_bytes(w->step, top[i])),
                   diag_name(a, w->step->value[top[i]].name));
-    diag_hint(d, "a smaller --batch needs less");
+    if (!w->is_trace) diag_hint(d, "a smaller --batch needs less");
     return EXIT_BUDGET;
 }
