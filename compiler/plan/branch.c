@@ -73,14 +73,14 @@ static uint32_t lowest(const Tree *t) {
     return low;
 }
 
-double branch_bound(Arena *a, Cut *c, BasePoint *b, uint32_t run, uint32_t nodes) {
+double branch_bound(Arena *a, Cut *c, BasePoint *b, uint32_t run, double least, uint32_t nodes) {
     Tree t = {.p = b->p, .cut = c, .point = b, .run = run, .best = INFINITY};
     t.node = ARENA_ARRAY(a, Branch, (uint64_t)nodes + 2);
     t.none = ARENA_ARRAY(a, double, b->p->nstorage);
     add_node(&t, NO_ID, NO_ID, CUT_MAY_KEEP);
     for (;;) {
         uint32_t low = lowest(&t);
-        if (low == NO_ID || t.node[low].value >= t.best) return t.best;
+        if (low == NO_ID || t.node[low].value >= t.best || t.best <= least) return t.best;
         Branch *x = &t.node[low];
         if (x->split == NO_ID || t.n >= nodes) return x->value;
         x->open = false;

@@ -74,7 +74,7 @@ Cut *cut_new(Arena *a, const Problem *p) {
     Cut *c = ARENA_NEW(a, Cut);
     *c = (Cut){.p = p, .a = a};
     uint32_t ns = p->nstorage, nr = p->nrun;
-    uint32_t nodes = 2 * ns + nr + FLOW_NODES, arcs = p->in.first[nr] + 3 * ns + nr;
+    uint32_t nodes = 2 * ns + nr + FLOW_NODES, arcs = p->in.first[nr] + 5 * ns + nr;
     c->flow = flow_new(a, nodes, arcs);
     c->low = flow_state_new(a, nodes, arcs);
     c->need = ARENA_ARRAY(a, uint8_t, ns);

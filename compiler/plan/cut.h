@@ -57,11 +57,11 @@ void cut_solve(Cut *c, const CutPoint *at, CutResult *r);
 /* ---- windows.c ---- */
 
 typedef struct {
-    bool feasible;             /* false: no plan exists; nothing else is valid then */
-    double value;              /* ns; a valid lower bound on the extra time of any plan */
-    uint32_t run;              /* the best single point; NO_ID: memory suffices everywhere */
-    double price;              /* ns per byte there */
-    bool *keep;                /* per storage: a good choice of what to keep there */
+    bool feasible; /* false: no plan exists; nothing else is valid then */
+    double value;  /* ns; a valid lower bound on the extra time of any plan */
+    uint32_t run;  /* the best single point of the dual; NO_ID: memory suffices everywhere */
+    double price;  /* ns per byte there */
+    bool *keep;    /* per storage: a good choice of what to keep there */
     uint32_t nwindow, *window; /* points whose windows together give the value */
 } CutBound;
 

@@ -21,7 +21,7 @@ PlanBound plan_bound(const Graph *g, const Cost *c, uint64_t budget, bool bytes_
         b.cut = cut.value / (double)p->base_ns;
         b.overhead = b.cut > b.retention ? b.cut : b.retention;
         if (b.cut > b.retention) {
-            b.node = p->node[cut.run];
+            b.node = p->node[cut.nwindow == 1 ? cut.window[0] : cut.run];
             b.windows = cut.nwindow;
         }
     }

@@ -134,8 +134,8 @@ static void fill_excess(Arena *a, const Problem *p, const uint32_t *last, uint64
  * worth more; parts of the step that give a point each to the chain of windows; what the ascent of
  * tied windows may take, in runs. */
 enum { SAMPLES = 16, SMALL = 30000, SCREEN = 2, PARTS = 12, MOST_PARTS = 48 };
-/* What the ascent of tied windows and the tree may take, in runs. */
-enum { TIE_WORK = 60000, TREE_WORK = 40000 };
+/* What the ascent of tied windows and a tree may take, in runs; trees, times runs. */
+enum { TIE_WORK = 60000, TREE_WORK = 40000, SMALL_TREES = 4000 };
 static const double close_to_best = 0.98, worth_tying = 0.8;
 
 typedef struct {
@@ -256,7 +256,7 @@ static void chain_windows(Scan *x) {
         value[i] = open;
         for (uint32_t j = i + 1; j < n && x->best->feasible; j++) {
             if (open + value[j] <= pair[i]) continue; /* a window is worth no more than the rest */
-            double v = window_value(x, link[i], link[j], price, 0, &r) + value[j];
+            double v = window_value(x, link[i], link[j], price, SCREEN + 1, &r) + value[j];
             if (v <= pair[i]) continue;
             pair[i] = v;
             next[i] = j;
@@ -279,16 +279,26 @@ static void chain_windows(Scan *x) {
     memcpy(x->best->window, window, count * sizeof *window);
 }
 
-/* The best point with whole storages. */
+/* The best points with whole storages. */
 static void branch_at_best(Scan *x) {
     CutBound *best = x->best;
-    if (!best->feasible) return;
-    double v = branch_bound(x->a, x->cut, &x->point, best->run, 8 + TREE_WORK / (x->p->nrun + 100));
-    if (isinf(v)) best->feasible = false;
-    if (v <= best->value) return;
-    best->value = v;
-    best->nwindow = 1;
-    best->window[0] = best->run;
+    uint32_t points = 1 + SMALL_TREES / (x->p->nrun + 1);
+    for (uint32_t k = 0; k < points && best->feasible; k++) {
+        Spot *most = x->seen.at;
+        for (uint32_t i = 1; i < x->seen.n; i++)
+            if (x->seen.at[i].value > most->value) most = &x->seen.at[i];
+        uint32_t run = most->run;
+        if (most->value <= 0) return;
+        for (uint32_t i = 0; i < x->seen.n; i++)
+            if (x->seen.at[i].run == run) x->seen.at[i].value = 0;
+        double v = branch_bound(x->a, x->cut, &x->point, run, best->value,
+                                8 + TREE_WORK / (x->p->nrun + 100));
+        if (isinf(v)) best->feasible = false;
+        if (v <= best->value) continue;
+        best->value = v;
+        best->nwindow = 1;
+        best->window[0] = run;
+    }
 }
 
 void cut_bound(Arena *a, const Problem *p, uint64_t capacity, CutBound *best) {

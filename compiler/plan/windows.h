@@ -29,7 +29,8 @@ double ties_bound(Arena *a, Cut *c, BasePoint *b, const uint32_t *run, uint32_t 
 
 /* ---- branch.c ---- */
 /* The bound at run with whole storages, by a tree of at most so many nodes. Infinite: no plan
- * exists. */
-double branch_bound(Arena *a, Cut *c, BasePoint *b, uint32_t run, uint32_t nodes);
+ * exists. What is not above `least` is of no use: then it may be more than the bound, but not above
+ * `least`. */
+double branch_bound(Arena *a, Cut *c, BasePoint *b, uint32_t run, double least, uint32_t nodes);
 
 #endif
