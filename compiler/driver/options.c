@@ -315,9 +315,11 @@ static bool is_svg(const char *path) {
 static bool check(Diag *d, const Options *o, int npos) {
     if (o->verb == VERB_HELP || o->verb == VERB_VERSION || o->verb == VERB_OPS) return true;
     if (!o->model) return usage(d, "no model given");
-    if (is_model(o, o->out) || is_model(o, o->report))
+    if (is_model(o, o->out) || is_model(o, o->report) || is_model(o, o->emit_log))
         return usage(d, "the output '%s' is the model: it would be overwritten",
-                     is_model(o, o->out) ? o->out : o->report);
+                     is_model(o, o->out)      ? o->out
+                     : is_model(o, o->report) ? o->report
+                                              : o->emit_log);
     if (o->verb == VERB_VERIFY && !o->plan_file)
         return usage(d, "verify needs MODEL and PLAN.json");
     if (npos > (o->verb == VERB_VERIFY ? 2 : 1))

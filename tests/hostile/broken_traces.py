@@ -33,6 +33,8 @@ def no_traces(env):
         env.refused(env.dtrc, "plan", env.path("pipe" + end), "--budget", "100%", says="cannot read")
         env.refused(env.dtrc, "plan", env.path("absent" + end), "--budget", "100%", says="cannot read")
     env.refused(env.dtrc, os.path.join(DATA, "views.log"), "--budget", "100%", says="not compiled")
+    own = env.save(data("views.log"), "own.log")
+    env.refused(env.dtrc, "plan", own, "--emit-log", own, status=2, says="overwritten")
 
 
 @test
