@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The quick part of the planning benchmark: plans for the benchmark's graphs, for the small traces in tests/data/planning
-and for random logs, each replayed by the benchmark's score.py. Prints "N passed, N failed, N skipped" last.
+"""The quick part of the planning benchmark: plans for the benchmark's graphs, for the small traces in tests/data/planning,
+for random logs and for models' training steps as logs, each replayed by the benchmark's score.py. Prints "N passed, N failed, N skipped" last.
 
     tests/planbench/check.py [--dtrc PATH] [--seeds N]
 
@@ -20,6 +20,9 @@ import bench
 RATIOS = (80, 50)
 SMALL = (("bytes", "static", 100), ("bytes", "static", 70), ("bytes", "dtr", 70), ("arena", "static", 80), ("arena", "dtr", 60),
          ("bytes", "sqrt", 80))
+
+
+MODELS = ("resnet_mini", "gpt_mini", "transformer_encoder", "mobilenetv2_mini")
 
 
 class Count:
@@ -156,6 +159,28 @@ def check_small(dtrc, count, d, path):
             count.check(f"{path} {ratio} % {accounting} {planner}", errors)
 
 
+def check_models(dtrc, count, d):
+    """Models' own training steps as logs: the same time and constants, no smaller peak, and plans that replay."""
+    for name in MODELS:
+        log = os.path.join(d, f"{name}.log")
+        model = os.path.join(bench.ROOT, "tests/data/traces", name, "model.onnx")
+        r = subprocess.run([dtrc, "plan", model, "--threads", "1", "--accounting", "bytes", "--emit-log", log, "--json"],
+                           capture_output=True, text=True)
+        if r.returncode:
+            count.check(name, [f"dtrc plan: status {r.returncode}: {r.stderr.strip()[-200:]}"])
+            continue
+        ours, (info, error) = json.loads(r.stdout), bench.score(log)
+        if error:
+            count.check(name, [f"score.py: {error}"])
+            continue
+        pairs = (("nodes", "ops"), ("base_cost_ns", "base_cost"), ("persistent_bytes", "const_bytes"))
+        errors = [f"{a} {ours[a]}, in the log {info[b]}" for a, b in pairs if ours[a] != info[b]]
+        if info["live_peak_bytes"] < ours["peak_without_budget_bytes"]:
+            errors.append(f"peak {ours['peak_without_budget_bytes']}, in the log {info['live_peak_bytes']}")
+        count.check(f"{name} as a log", errors)
+        check_small(dtrc, count, d, log)
+
+
 def main():
     a = argparse.ArgumentParser()
     a.add_argument("--dtrc", default=os.path.join(bench.ROOT, "build/release/bin/dtrc"))
@@ -178,6 +203,7 @@ def main():
             with open(path, "w", encoding="utf-8") as f:
                 f.write(random_log(seed))
             check_small(o.dtrc, count, d, path)
+        check_models(o.dtrc, count, d)
         if not o.no_benchmark:
             check_benchmark(o.dtrc, count, d)
     print(f"{count.passed} passed, {count.failed} failed, {count.skipped} skipped")
