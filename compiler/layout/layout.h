@@ -10,10 +10,10 @@ typedef struct {
     uint64_t offset;     /* result */
 } LayBlock;
 
-/* Elementary steps (one or two ns each) that the search of lay_pack may spend at effort 1 when it
+/* Elementary steps (about a ns each) that the search of lay_pack may spend at effort 1 when it
  * misses its target; four times as many for each further effort. Nothing when greedy orders meet
  * the target, and less when the search does. */
-#define LAY_WORK UINT64_C(24000000)
+#define LAY_WORK UINT64_C(40000000)
 
 /* Packs blocks so that blocks that overlap in time are disjoint in space: best fit in several
  * deterministic orders (by size, by area, by begin, by length), then a tree search when these miss

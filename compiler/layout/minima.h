@@ -54,4 +54,22 @@ static inline uint32_t minima_first(Minima *m, uint64_t *work) {
     return i;
 }
 
+/* The first index in [from, to) with a number below `value`; `to` when there is none. */
+static inline uint32_t minima_below(const Minima *m, uint32_t from, uint32_t to, int32_t value,
+                                    uint64_t *work) {
+    uint32_t i = from;
+    while (i < to) {
+        int32_t least = m->least[i / MINIMA_CHUNK];
+        uint32_t end = (i / MINIMA_CHUNK + 1) * MINIMA_CHUNK;
+        *work += 1;
+        if (least < value) { /* or not known */
+            for (; i < end && i < to; i++)
+                if (m->at[i] < value) return i;
+            *work += MINIMA_CHUNK / 4;
+        }
+        i = end;
+    }
+    return to;
+}
+
 #endif

@@ -120,12 +120,11 @@ static bool check_section(Search *x, uint32_t q) {
     return least <= x->room.at[q] || fail_section(x, q);
 }
 
-/* Sections of b that may have got too little room for what lies at or above `low`. */
-static bool check_sections(Search *x, uint32_t b, int32_t low) {
-    const Sections *s = x->s;
-    for (uint32_t q = s->first[b]; q < s->last[b]; q++)
-        if (x->room.at[q] < low && !check_section(x, q)) return false;
-    x->work += (s->last[b] - s->first[b]) / 8 + 1;
+/* Those with too little room for what lies at or above `low`. */
+static bool check_sections(Search *x, Span span, int32_t low) {
+    uint32_t q = span.from;
+    while ((q = minima_below(&x->room, q, span.to, low, &x->work)) < span.to)
+        if (!check_section(x, q++)) return false;
     return true;
 }
 
@@ -217,20 +216,17 @@ static bool place(Search *x, uint32_t b) {
     x->nplaced++;
     minima_add(&x->room, s->first[b], s->last[b], s->size[b]);
     uint32_t mark = x->undo.n;
+    Span lifted = span_of(s, b); /* and sections around it where blocks were lifted */
     lift_others(x, b, top);
     for (uint32_t k = mark; k < x->undo.n; k++) {
         uint32_t j = x->undo.at[k].block;
         if (x->low[j] + s->size[j] > x->capacity) return fail_block(x, j);
+        widen(&lifted, span_of(s, j));
     }
     x->work += 4 * (x->undo.n - mark);
     if (!check_floor(x, at)) return false;
     x->now++;
-    if (!check_sections(x, b, top)) return false;
-    for (uint32_t k = mark; k < x->undo.n; k++) {
-        uint32_t j = x->undo.at[k].block;
-        if (!check_sections(x, j, x->low[j])) return false;
-    }
-    return true;
+    return check_sections(x, lifted, top);
 }
 
 /* The lowest end of a block that is not placed and shares a moment with b, other than b, whose low
@@ -267,7 +263,7 @@ static bool leave_out(Search *x, uint32_t b) {
     fill_key(x, b);
     if (low + s->size[b] > x->capacity) return fail_block(x, b);
     x->now++;
-    return check_sections(x, b, low);
+    return check_sections(x, span_of(s, b), low);
 }
 
 static void take_back(Search *x, const Choice *c) {
