@@ -178,11 +178,10 @@ static void print_again(FILE *out, Arena *a, const Work *w, const PlanFacts *f) 
 static void print_bound(FILE *out, Arena *a, const Options *o, const Work *w) {
     const Graph *g = w->step;
     PlanBound b = plan_bound(g, w->cost, w->plan->budget, o->plan.bytes_only);
-    fprintf(
-        out,
-        "\nlower bound %.4f %%: retention of values over time %.4f %%, cut at one moment %.4f %%",
-        100 * b.overhead, 100 * b.retention, 100 * b.cut);
-    if (b.node != NO_ID) fprintf(out, " (at '%s')", short_name(a, g->node[b.node].name));
+    fprintf(out, "\nlower bound %.4f %%: retention of values over time %.4f %%, cut %.4f %%",
+            100 * b.overhead, 100 * b.retention, 100 * b.cut);
+    if (b.windows == 1) fprintf(out, " (at '%s')", short_name(a, g->node[b.node].name));
+    if (b.windows > 1) fprintf(out, " (in %u windows)", b.windows);
     fputc('\n', out);
 }
 
