@@ -10,10 +10,14 @@ typedef struct {
     uint64_t offset;     /* result */
 } LayBlock;
 
-/* Elementary steps (about a ns each) that the search of lay_pack may spend at effort 1 when it
- * misses its target; four times as many for each further effort. Nothing when greedy orders meet
- * the target, and less when the search does. */
+/* Elementary steps (about a ns each) that the search of lay_pack may spend at effort 1 when greedy
+ * orders miss the target; four times as many for each further effort. The second part is what one
+ * descent of the search takes for so many blocks. */
 #define LAY_WORK UINT64_C(40000000)
+static inline uint64_t lay_work(uint32_t n, int effort) {
+    uint64_t m = n < 20000 ? n : 20000;
+    return (LAY_WORK + m * m * 3 / 2) << 2 * (effort - 1);
+}
 
 /* Packs blocks so that blocks that overlap in time are disjoint in space: best fit in several
  * deterministic orders (by size, by area, by begin, by length), then a tree search when these miss

@@ -221,7 +221,7 @@ uint64_t lay_pack(Arena *scratch, LayBlock *b, uint32_t n, uint64_t align, uint6
     }
     int times = effort < 0 ? -effort : effort;
     if (best.height > stop && times)
-        search(&p, scratch, &best, stop, effort < 0, LAY_WORK << 2 * (times - 1));
+        search(&p, scratch, &best, stop, effort < 0, lay_work(n, times));
     if (effort < 0 && best.height > target) return UINT64_MAX;
     for (uint32_t i = 0; i < n; i++) b[i].offset = best.offset[i];
     return best.height;

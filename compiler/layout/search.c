@@ -34,8 +34,7 @@ typedef struct {
 
 typedef struct {
     uint32_t block;
-    int32_t base, low; /* before the change */
-    bool left_out;
+    int32_t base, low; /* before the change; low > base: it was left out */
 } Undo;
 
 typedef struct {
@@ -161,7 +160,7 @@ static void fill_key(Search *x, uint32_t b) {
 }
 
 static void save(Search *x, uint32_t b) {
-    VEC_PUSH(x->a, x->undo, ((Undo){b, x->base[b], x->low[b], x->left_out[b]}));
+    VEC_PUSH(x->a, x->undo, ((Undo){b, x->base[b], x->low[b]}));
 }
 
 /* b can lie no lower than `base` now. */
@@ -272,7 +271,7 @@ static void take_back(Search *x, const Choice *c) {
         Undo u = x->undo.at[--x->undo.n];
         x->base[u.block] = u.base;
         x->low[u.block] = u.low;
-        set_left_out(x, u.block, u.left_out);
+        set_left_out(x, u.block, u.low > u.base);
         fill_key(x, u.block);
         x->work += 2;
     }
