@@ -305,7 +305,8 @@ static void release_secured(Sim *s) {
     while (s->secured.n) unlock(s, s->secured.at[--s->secured.n]);
 }
 
-/* What must be there at the end and is not is made again; what is there is not evicted for that. */
+/* What must be there at the end and is not is made again; what is there, or came with something
+ * else, is not evicted for that. */
 static bool finish(Sim *s) {
     const Problem *p = s->p;
     for (uint32_t i = 0; i < p->noutput; i++) {
@@ -315,7 +316,7 @@ static bool finish(Sim *s) {
     for (uint32_t i = 0; i < p->noutput; i++) {
         uint32_t t = p->output[i];
         StorageId x = p->storage[t];
-        if (p->is_temp[x] && !sim_there(s, x) && !secure(s, x)) return false;
+        if (p->is_temp[x] && !(sim_there(s, x) && s->lock[x]) && !secure(s, x)) return false;
         if (!sim_defined(s, t) && !ensure(s, p->def[t], false)) return false;
     }
     return true;
