@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { SMALL = 100 }; /* operators of a graph that is planned */
+enum { SMALL = 100, TINY = 20 }; /* operators of a graph that is planned, and by `static` too */
 
 static void replan(Arena *a, Diag *d, const Graph *g, const Cost *c, const PlanOptions *o) {
     Plan *p;
@@ -37,6 +37,9 @@ static void try(const char *name, const uint8_t *data, size_t size) {
         o.budget = floor + (peak - floor) / 2;
         o.planner = "dtr";
         replan(a, &d, g, c, &o);
+        o.planner = "static";
+        o.quick = true;
+        if (g->nnode <= TINY) replan(a, &d, g, c, &o);
         if (d.errors) {
             fputs(d.log.at, stderr);
             abort();
