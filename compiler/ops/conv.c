@@ -3,6 +3,9 @@
  *   Y[n,m,o] = sum_{c,k} X[n, c, o*stride + k*dilation - pad] W[m,c,k] (+ bias[m]) (then ReLU)
  *   dX = transposed convolution of dY with W; dW = correlation of X with dY; dbias = sum of dY.
  *
+ * ConvGradX is also what ONNX's ConvTranspose becomes: X = ConvGradX(Y, W) as a forward node has
+ * dY = Conv(dX, W) and dW = ConvGradW(Y, dX), for <dX, ConvGradX(Y, W)> = <Conv(dX, W), Y>.
+ *
  * Each pass of a geometry is a runtime object of its own; where packed weights are kept depends on
  * the geometry alone, so all of them agree on it. */
 #include "window.h"
@@ -53,17 +56,20 @@ static uint64_t flops_conv(const Graph *g, const Node *n) {
 
 /* ---- gradient -------------------------------------------------------------------------------- */
 
-/* A gradient node with Conv's attributes (relu is part of the forward pass only). */
-static ValueId conv_grad(Graph *g, NodeId n, OpCode op, const char *suffix, ValueId dy,
-                         ValueId other, ValueId like) {
+/* A node of the backward pass with n's window; like: the value whose shape it has, NO_ID for a
+ * Conv. relu is part of the forward pass only. */
+static ValueId conv_grad(Graph *g, NodeId n, OpCode op, const char *suffix, ValueId a, ValueId b,
+                         ValueId like) {
     const Node conv = g->node[n];
     Attr *attr = ARENA_ARRAY(g->arena, Attr, conv.nattr + 1);
     uint32_t count = 0;
     for (uint32_t i = 0; i < conv.nattr; i++)
-        if (conv.attr[i].key != A_relu) attr[count++] = conv.attr[i];
-    const Shape *s = &g->value[like].shape;
-    attr[count++] = attr_ints(g->arena, A_shape, s->dim, s->rank);
-    ValueId in[] = {dy, other};
+        if (conv.attr[i].key != A_relu && conv.attr[i].key != A_shape) attr[count++] = conv.attr[i];
+    if (like != NO_ID) {
+        const Shape *s = &g->value[like].shape;
+        attr[count++] = attr_ints(g->arena, A_shape, s->dim, s->rank);
+    }
+    ValueId in[] = {a, b};
     return op_make_attr(g, PHASE_BACKWARD, op, op_derived(g, n, suffix), 2, in, attr, count);
 }
 
@@ -86,6 +92,15 @@ static bool grad_conv(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din) {
     if (conv.nin > 2 && conv.in[2] != NO_ID && c->need[conv.in[2]]) din[2] = bias_grad(g, n, dy);
     if (c->need[w]) din[1] = conv_grad(g, n, OP_ConvGradW, ".dw", dy, x, w);
     if (c->need[x]) din[0] = conv_grad(g, n, OP_ConvGradX, ".dx", dy, w, x);
+    return true;
+}
+
+/* Of a transposed convolution in the forward graph. */
+static bool grad_transposed(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din) {
+    Graph *g = c->g;
+    ValueId y = g->node[n].in[0], w = g->node[n].in[1];
+    if (c->need[w]) din[1] = conv_grad(g, n, OP_ConvGradW, ".dw", y, dout[0], w);
+    if (c->need[y]) din[0] = conv_grad(g, n, OP_Conv, ".dx", dout[0], w, NO_ID);
     return true;
 }
 
@@ -153,6 +168,7 @@ const OpDef op_ConvGradX = {.name = "ConvGradX",
                             .max_in = 2,
                             .nout = 1,
                             .infer = infer_conv_grad,
+                            .grad = grad_transposed,
                             .flops = flops_conv,
                             .cpu = cpu_conv_grad};
 

@@ -353,6 +353,7 @@ Res make_gather(Ctx *c);
 Res make_pad(Ctx *c);
 
 Res make_conv(Ctx *c);
+Res make_conv_transpose(Ctx *c);
 Res make_gemm(Ctx *c);
 Res make_matmul(Ctx *c);
 Res make_pool(Ctx *c);

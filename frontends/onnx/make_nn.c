@@ -60,11 +60,12 @@ static Res read_window(const Ctx *c, const int64_t *kernel, Window *w) {
             return ctx_fail(c, "kernel_shape says %lld on axis %u, the weight has %lld",
                             (long long)w->kernel[i], i, (long long)kernel[i]);
         w->kernel[i] = kernel[i];
+        if (kernel[i] > INT32_MAX)
+            return ctx_fail(c, "a window of %lld on axis %u", (long long)kernel[i], i);
     }
     MUST(read_list(c, "strides", w->nd, 1, 1, w->stride));
     MUST(read_list(c, "dilations", w->nd, 1, 1, w->dilation));
-    MUST(read_list(c, "pads", 2 * w->nd, 0, 0, w->pads));
-    return auto_pad(c, in, w);
+    return read_list(c, "pads", 2 * w->nd, 0, 0, w->pads);
 }
 
 static uint32_t window_attrs(const Ctx *c, const Window *w, Attr *attr) {
@@ -83,6 +84,7 @@ Res make_conv(Ctx *c) {
     if (k->rank != x->rank)
         return ctx_fail(c, "the weight has %u axes, the input %u", k->rank, x->rank);
     MUST(read_window(c, k->rank > 2 ? k->dim + 2 : k->dim, &w));
+    MUST(auto_pad(c, x, &w));
     MUST(attr_int(c, "group", 1, &group));
     Attr attr[5];
     uint32_t n = window_attrs(c, &w, attr);
@@ -91,12 +93,89 @@ Res make_conv(Ctx *c) {
     return bind(c, 0, emit(c, OP_Conv, "", in[2] == NO_ID ? 2 : 3, in, n, attr));
 }
 
+/* The sizes of a transposed convolution are those of the convolution whose gradient it is, so
+ *   out = stride * (in - 1) + (kernel - 1) * dilation + 1 + output_padding - pads.
+ * Padding follows from the output size where output_shape or auto_pad gives that (the operator's
+ * specification: an odd rest goes to the end with SAME_UPPER, else to the start); a size that no
+ * padding gives is output_padding. */
+static Res transposed_size(const Ctx *c, const Shape *in, Window *w, int64_t *size) {
+    const char *mode;
+    int64_t more[3];
+    Ints want;
+    MUST(attr_text(c, "auto_pad", "NOTSET", &mode));
+    MUST(read_list(c, "output_padding", w->nd, 0, 0, more));
+    MUST(ints_of(c, "output_shape", NO_ID, &want));
+    if (want.given && want.n != w->nd)
+        return ctx_fail(c, "expected %u entries in output_shape, found %u", w->nd, want.n);
+    bool upper = !strcmp(mode, "SAME_UPPER"), same = upper || !strcmp(mode, "SAME_LOWER");
+    if (!same && *mode && strcmp(mode, "NOTSET") != 0 && strcmp(mode, "VALID") != 0)
+        return ctx_fail(c, "auto_pad is %s, expected NOTSET, VALID, SAME_UPPER or SAME_LOWER",
+                        diag_name(c->x->tmp, mode));
+    for (uint32_t i = 0; i < w->nd; i++) {
+        int64_t *lo = &w->pads[i], *hi = &w->pads[w->nd + i], d = in->dim[2 + i];
+        double about = (double)w->stride[i] * (double)d;
+        about += (double)w->kernel[i] * (double)w->dilation[i];
+        if (about > INT32_MAX || (want.given && (want.at[i] < 1 || want.at[i] > INT32_MAX)))
+            return ctx_fail(c, "spatial axis %u of the result is too large or empty", i);
+        int64_t full = w->stride[i] * (d - 1) + (w->kernel[i] - 1) * w->dilation[i] + 1;
+        if (want.given || same) {
+            int64_t out = want.given ? want.at[i] : d * w->stride[i];
+            int64_t total = full + more[i] - out;
+            if (total < 0) more[i] -= total, total = 0;
+            *lo = upper ? total / 2 : total - total / 2;
+            *hi = total - *lo;
+        }
+        if (more[i] >= w->stride[i])
+            return ctx_skip(c, "%lld of output padding with a stride of %lld", (long long)more[i],
+                            (long long)w->stride[i]);
+        size[i] = full + more[i] - *lo - *hi;
+        if (size[i] < 1 || size[i] > INT32_MAX)
+            return ctx_fail(c, "the result has %lld places on spatial axis %u", (long long)size[i],
+                            i);
+    }
+    return OK;
+}
+
+/* ConvTranspose: the gradient of a convolution as a node of its own, and the bias added. */
+Res make_conv_transpose(Ctx *c) {
+    const Shape *x = shape_in(c, 0), *k = shape_in(c, 1);
+    Window w;
+    int64_t group;
+    Shape y = {.rank = x->rank};
+    if (k->rank != x->rank)
+        return ctx_fail(c, "the weight has %u axes, the input %u", k->rank, x->rank);
+    MUST(read_window(c, k->rank > 2 ? k->dim + 2 : k->dim, &w));
+    MUST(attr_int(c, "group", 1, &group));
+    MUST(transposed_size(c, x, &w, y.dim + 2));
+    if (group < 1 || group > x->dim[1])
+        return ctx_fail(c, "%lld groups of %lld channels", (long long)group, (long long)x->dim[1]);
+    y.dim[0] = x->dim[0];
+    y.dim[1] = k->dim[1] * group;
+    Attr attr[6];
+    uint32_t n = window_attrs(c, &w, attr);
+    attr[n++] = attr_i(c->x->tmp, A_group, group);
+    attr[n++] = attr_ints(c->x->tmp, A_shape, y.dim, y.rank);
+    ValueId in[] = {value_in(c, 0), value_in(c, 1)};
+    bool add = has_in(c, 2);
+    ValueId v = emit(c, OP_ConvGradX, add ? ".conv" : "", 2, in, n, attr);
+    if (!add || v == NO_ID) return bind(c, 0, v);
+    const Shape *b = shape_in(c, 2);
+    if (b->rank != 1 || b->dim[0] != y.dim[1])
+        return ctx_fail(c, "expected a bias of shape [%lld], found %s", (long long)y.dim[1],
+                        shape_str(c->x->tmp, b));
+    Shape column = {.rank = x->rank - 1, .dim = {b->dim[0], 1, 1, 1}};
+    ValueId bias = emit_view(c, ".bias", value_in(c, 2), &column);
+    if (bias == NO_ID) return FAIL;
+    return bind(c, 0, emit(c, OP_Add, "", 2, (ValueId[]){v, bias}, 0, NULL));
+}
+
 Res make_pool(Ctx *c) {
     bool max = c->n->row->code == OP_MaxPool;
     Window w;
     int64_t ceil_mode, count_pad;
     if (has_out(c, 1)) return ctx_skip(c, "its output of indices is used");
     MUST(read_window(c, NULL, &w));
+    MUST(auto_pad(c, shape_in(c, 0), &w));
     MUST(attr_int(c, "ceil_mode", 0, &ceil_mode));
     MUST(attr_int(c, "count_include_pad", 0, &count_pad));
     for (uint32_t i = 0; i < w.nd; i++)

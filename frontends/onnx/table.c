@@ -25,6 +25,7 @@ static const OpRow rows[] = {
     {"Constant", 0, 0, 1, 0, eval_constant, NULL, OP_NONE, K_NONE},
     {"ConstantOfShape", 1, 1, 1, 0, eval_constant_of_shape, NULL, OP_NONE, K_NONE},
     {"Conv", 2, 3, 1, ALL, NULL, make_conv, OP_Conv, K_NONE},
+    {"ConvTranspose", 2, 3, 1, ALL, NULL, make_conv_transpose, OP_ConvGradX, K_NONE},
     {"Cos", 1, 1, 1, ALL, eval_unary, make_unary, OP_Cos, K_COS},
     {"Div", 2, 2, 1, ALL, eval_binary, make_binary, OP_Div, K_DIV},
     {"Dropout", 1, 3, 2, FIRST, NULL, make_dropout, OP_Dropout, K_NONE},

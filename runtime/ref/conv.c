@@ -1,4 +1,5 @@
-/* conv.c - reference of Conv: the sum as it stands in the definition. */
+/* conv.c - reference of Conv and of the transposed convolution (ConvGradX): the sums as they stand
+ * in the definition. */
 #include <string.h>
 
 #include "window.h"
@@ -39,6 +40,40 @@ static void run_conv(const RefCall *c) {
     }
 }
 
+/* One image of a transposed convolution: each cell of the operand spreads over its window. */
+static void spread(const Window *q, const double *cell, const double *w, int64_t channels,
+                   double *x) {
+    int64_t pixels = q->in[0] * q->in[1] * q->in[2];
+    for (int64_t a = 0; a < q->out[0]; a++)
+        for (int64_t b = 0; b < q->out[1]; b++)
+            for (int64_t d = 0; d < q->out[2]; d++, cell++)
+                for (int64_t t = 0; t < channels * q->k[0] * q->k[1] * q->k[2]; t++) {
+                    int64_t k = t % q->k[2], j = t / q->k[2] % q->k[1];
+                    int64_t i = t / q->k[2] / q->k[1] % q->k[0];
+                    int64_t c = t / q->k[2] / q->k[1] / q->k[0];
+                    int64_t at[3] = {window_at(q, 0, a, i), window_at(q, 1, b, j),
+                                     window_at(q, 2, d, k)};
+                    if (at[0] < 0 || at[1] < 0 || at[2] < 0) continue;
+                    x[c * pixels + (at[0] * q->in[1] + at[1]) * q->in[2] + at[2]] += *cell * w[t];
+                }
+}
+
+static void run_transposed(const RefCall *c) {
+    const Window q = ref_window_of(c, dtrt_ref_out_shape(c, 0), dtrt_ref_in_shape(c, 0));
+    const double *y = dtrt_ref_in(c, 0), *w = dtrt_ref_in(c, 1);
+    int64_t group = dtrt_ref_i(c->n, "group", 1), per = q.ci / group;
+    int64_t pixels = q.in[0] * q.in[1] * q.in[2], cells = q.out[0] * q.out[1] * q.out[2];
+    int64_t taps = per * q.k[0] * q.k[1] * q.k[2];
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t n = 0; n < q.n; n++) {
+        memset(c->y[0] + n * q.ci * pixels, 0, (size_t)(q.ci * pixels) * sizeof(double));
+        for (int64_t m = 0; m < q.co; m++)
+            spread(&q, y + (n * q.co + m) * cells, w + m * taps, per,
+                   c->y[0] + (n * q.ci + m / (q.co / group) * per) * pixels);
+    }
+}
+
 RefOp *dtrt_ref_conv(const char *op) {
+    if (!strcmp(op, "ConvGradX")) return run_transposed;
     return !strcmp(op, "Conv") ? run_conv : NULL;
 }

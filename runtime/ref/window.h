@@ -10,8 +10,8 @@ typedef struct {
     int64_t in[3], out[3], k[3], stride[3], dil[3], lo[3], hi[3];
 } Window;
 
-static inline Window ref_window(const RefCall *c) {
-    const DtrtRefValue *x = dtrt_ref_in_shape(c, 0), *y = dtrt_ref_out_shape(c, 0);
+/* From image x to image y. */
+static inline Window ref_window_of(const RefCall *c, const DtrtRefValue *x, const DtrtRefValue *y) {
     Window w = {x->dim[0], x->dim[1], y->dim[1], {1, 1, 1}, {1, 1, 1},
                 {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}};
     uint32_t count;
@@ -31,6 +31,10 @@ static inline Window ref_window(const RefCall *c) {
         if (p) w.hi[at] = p[nd + i];
     }
     return w;
+}
+
+static inline Window ref_window(const RefCall *c) {
+    return ref_window_of(c, dtrt_ref_in_shape(c, 0), dtrt_ref_out_shape(c, 0));
 }
 
 /* Input position of output o and tap k along axis i; -1 in the padding. */

@@ -11,9 +11,7 @@
 /* Models with operators that are not supported, and the first such operator of the file. */
 static const struct {
     const char *model, *op;
-} refused[] = {{"conv_autoencoder", "ConvTranspose"},
-               {"dcgan_g", "ConvTranspose"},
-               {"deeplabv3_resnet50", "Resize"},
+} refused[] = {{"deeplabv3_resnet50", "Resize"},
                {"embeddingbag_text", "Loop"},
                {"espcn_superres", "DepthToSpace"},
                {"groupnorm_cnn", "InstanceNormalization"},
@@ -24,12 +22,9 @@ static const struct {
                {"rnn_cls", "RNN"},
                {"siamese_arcface", "ReduceL2"},
                {"textcnn", "ReduceMax"},
-               {"unet_64", "ConvTranspose"},
                {"unet_bilinear", "Resize"},
-               {"unet_mini", "ConvTranspose"},
                {"unet_nearest", "Resize"},
                {"unet_resize", "Resize"},
-               {"unet_tconv", "ConvTranspose"},
                {"vae", "RandomNormalLike"},
                {"yolo_like", "Resize"}};
 

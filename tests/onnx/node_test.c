@@ -298,6 +298,60 @@ static void test_conv(void) {
     run("Conv", "x,w", "y", "node 'n' (Conv): 6-d input");
 }
 
+static void test_conv_transpose(void) {
+    /* 2 * (8-1) + 3 + 1 - 2 = 16 */
+    begin(17);
+    weight("w", "3,4,3");
+    weight("b", "4");
+    attr_put_ints(&attr, "strides", "2");
+    attr_put_ints(&attr, "pads", "1,1");
+    attr_put_ints(&attr, "output_padding", "1");
+    run("ConvTranspose", "x,w,b", "y",
+        "ConvGradX(x,w) kernel=3 strides=2 pads=1,1 dilations=1 group=1 shape=2,4,16 -> "
+        "n.conv.out[2,4,16]\nReshape(b) shape=4,1 -> n.bias.out[4,1]\n"
+        "Add(n.conv.out,n.bias.out) -> y[2,4,16]\n");
+    /* to 8 * 2 = 16 places of 17: 1 of padding, at the end or (LOWER) at the start */
+    for (int lower = 0; lower < 2; lower++) {
+        begin(17);
+        weight("w", "3,4,3");
+        attr_put_ints(&attr, "strides", "2");
+        attr_put_text(&attr, "auto_pad", lower ? "SAME_LOWER" : "SAME_UPPER");
+        run("ConvTranspose", "x,w", "y",
+            lower ? "ConvGradX(x,w) kernel=3 strides=2 pads=1,0 dilations=1 group=1 shape=2,4,16 "
+                    "-> y[2,4,16]\n"
+                  : "ConvGradX(x,w) kernel=3 strides=2 pads=0,1 dilations=1 group=1 shape=2,4,16 "
+                    "-> y[2,4,16]\n");
+    }
+    /* 3 groups of one channel each; 3 * 7 + 2 = 23 places by themselves, 24 asked for */
+    begin(17);
+    weight("w", "3,2,2");
+    attr_put_ints(&attr, "strides", "3");
+    attr_put_ints(&attr, "output_shape", "24");
+    attr_put_int(&attr, "group", 3);
+    run("ConvTranspose", "x,w", "y",
+        "ConvGradX(x,w) kernel=2 strides=3 pads=0,0 dilations=1 group=3 shape=2,6,24 -> "
+        "y[2,6,24]\n");
+    begin(17);
+    weight("w", "3,4,3");
+    attr_put_ints(&attr, "output_padding", "1");
+    run("ConvTranspose", "x,w", "y", "1 of output padding with a stride of 1");
+    begin(17);
+    weight("w", "3,4,3");
+    attr_put_ints(&attr, "pads", "5,5");
+    run("ConvTranspose", "x,w", "y", "the result has 0 places on spatial axis 0");
+    begin(17);
+    weight("w", "3,4,3");
+    attr_put_ints(&attr, "output_shape", "9223372036854775807");
+    run("ConvTranspose", "x,w", "y", "spatial axis 0 of the result is too large or empty");
+    begin(17);
+    weight("w", "3,4,3");
+    weight("b", "3");
+    run("ConvTranspose", "x,w,b", "y", "expected a bias of shape [4], found [3]");
+    begin(17);
+    weight("w", "4,4,3");
+    run("ConvTranspose", "x,w", "y", "expected shape [2,4,8] for input 0, found [2,3,8]");
+}
+
 static void test_pool(void) {
     begin_with(17, "N,3,8,8");
     attr_put_ints(&attr, "kernel_shape", "3,3");
@@ -457,6 +511,7 @@ int main(void) {
     test_slices();
     test_pad();
     test_conv();
+    test_conv_transpose();
     test_pool();
     test_gemm();
     test_norms();

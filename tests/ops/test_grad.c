@@ -48,6 +48,16 @@ static void test_conv(void) {
           "bwd %6 f32[4,3,3] \"c.dw.out\" = ConvGradW(%3, %0) {shape=[4,3,3]} \"c.dw\"\n"
           "bwd %7 f32[2,3,6] \"c.dx.out\" = ConvGradX(%3, %1) {shape=[2,3,6]} \"c.dx\"\n"
           "din %7 %6 %5");
+    /* A transposed one: what it is the gradient of, and the same weight gradient with the images
+     * changing places. */
+    check("%0 param f32[2,3,3,4] \"y\" %1 param f32[4,3,2,2] \"w\""
+          "fwd %2 f32[2,6,6,3] \"x\" = ConvGradX(%0, %1) {strides=[2,2], channels_last=1, "
+          "shape=[2,6,6,3]} \"t\"",
+          "bwd %4 f32[4,3,2,2] \"t.dw.out\" = ConvGradW(%0, %2) {strides=[2,2], channels_last=1, "
+          "shape=[4,3,2,2]} \"t.dw\"\n"
+          "bwd %5 f32[2,3,3,4] \"t.dx.out\" = Conv(%2, %1) {strides=[2,2], channels_last=1} "
+          "\"t.dx\"\n"
+          "din %5 %4");
 }
 
 static void test_matmul(void) {

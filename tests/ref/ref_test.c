@@ -119,6 +119,23 @@ static void test_conv(void) {
     EXPECT(run(DTRT_F32, DIMS(1, 1, 2, 2)), 14, 22, 0, 4);
 }
 
+static void test_conv_transposed(void) {
+    /* stride 2: 1 and 2 spread taps 1 10 100: 1 10 100+2 20 200, the first cut off by the padding,
+     * one place more at the end, which no window of a cell reaches: (6 + 1 - 3) / 2 + 1 = 3 */
+    begin("ConvGradX");
+    input(VALUES(1, 2, 0), DIMS(1, 1, 3));
+    input(VALUES(1, 10, 100), DIMS(1, 1, 3));
+    INTS("strides", 2);
+    INTS("pads", 1, 0);
+    EXPECT(run(DTRT_F32, DIMS(1, 1, 6)), 10, 102, 20, 200, 0, 0);
+    /* two groups, weights [2 cells, 2 channels each, 1, 2]: 3 and 5 times the taps */
+    begin("ConvGradX");
+    input(VALUES(3, 5), DIMS(1, 2, 1, 1));
+    input(VALUES(1, 2, 3, 4, 5, 6, 7, 8), DIMS(2, 2, 1, 2));
+    INTS("group", 2);
+    EXPECT(run(DTRT_F32, DIMS(1, 4, 1, 2)), 3, 6, 9, 12, 25, 30, 35, 40);
+}
+
 /* padded . 1 3 2 5 . in windows of two */
 static void pool(const char *op, int include) {
     static double x[] = {1, 3, 2, 5};
@@ -316,6 +333,7 @@ static void test_loss(void) {
 
 int main(void) {
     test_conv();
+    test_conv_transposed();
     test_pool();
     test_matmul();
     test_norm();
