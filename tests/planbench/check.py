@@ -18,8 +18,9 @@ import tempfile
 import bench
 
 RATIOS = (80, 50)
-SMALL = (("bytes", "static", 100), ("bytes", "static", 70), ("bytes", "dtr", 70), ("arena", "static", 80), ("arena", "dtr", 60),
-         ("bytes", "sqrt", 80))
+# Percent of the way from the floor to the live peak.
+SMALL = (("bytes", "static", 100), ("bytes", "static", 20), ("bytes", "dtr", 50), ("arena", "static", 30), ("arena", "dtr", 40),
+         ("bytes", "sqrt", 70))
 
 
 MODELS = ("resnet_mini", "gpt_mini", "transformer_encoder", "mobilenetv2_mini")
@@ -68,7 +69,7 @@ def random_log(seed):
         n = fresh()
         out += [line("CONSTANT", NAME=n), line("MEMORY", NAME=n, MEMORY=str(r.randrange(2000)))]
         names.append(n)
-    for i in range(r.randrange(5, 60)):
+    for i in range(r.randrange(15, 80)):
         near = names[-r.randrange(1, 8):]
         args = [r.choice(near if r.random() < 0.7 else names) for _ in range(r.randrange(0, 4))]
         kind = r.random()
@@ -88,7 +89,7 @@ def random_log(seed):
         if r.random() < 0.3:
             out.append(line("RELEASE", NAME=r.choice(names)))
     for n in names:
-        if r.random() < 0.8:
+        if r.random() < 0.95:
             out.append(line("RELEASE", NAME=n))
     return "\n".join(out) + "\n"
 
@@ -149,7 +150,7 @@ def check_small(dtrc, count, d, path):
         count.check(path, [f"score.py: {error}"])
         return
     for accounting, planner, ratio in SMALL:
-        budget = info["live_peak_bytes"] * ratio // 100
+        budget = info["floor_bytes"] + (info["live_peak_bytes"] - info["floor_bytes"]) * ratio // 100
         if accounting == "arena":
             budget += 256 * info["tensors"]   # everything is rounded up
         errors, _ = planned(dtrc, path, budget, planner, accounting, d)
