@@ -9,11 +9,15 @@
  * kernel, that is, not the library's reference or im2col code. Padding of packed weights is zero:
  * the library fills it after every write.
  *
- * Workspace of a pass: [library scratchpad | weights in the pass's layout]. The fused ReLU is our
- * own loop after the convolution, because the library's maps NaN to 0. Bias gradients are
- * reductions and not made here. */
+ * Where the library has only its reference loops for a gradient and windows do not overlap,
+ * patches.c makes it a matrix product.
+ *
+ * Workspace of a pass: [library scratchpad | weights in the pass's layout | patches]. The fused
+ * ReLU is our own loop after the convolution, because the library's maps NaN to 0. Bias gradients
+ * are reductions and not made here. */
 #include "kernel.h"
 #include "onednn.h"
+#include "patches.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -33,13 +37,18 @@ typedef struct {
 typedef struct {
     dnnl_primitive_desc_t pd;
     dnnl_primitive_desc_t reorder; /* of the weights, NULL: reads or writes the store itself */
-    uint64_t scratch;              /* bytes for either one's scratchpad */
-    uint64_t bytes;                /* whole workspace */
+    dnnl_memory_desc_t weights;    /* as this pass has them */
+    bool product;                  /* over patches, not a convolution of the library */
+    Patches patches;
+    uint64_t scratch; /* bytes for either one's scratchpad: the weights lie after them */
+    uint64_t at;      /* where patches lie in the workspace */
+    uint64_t bytes;   /* whole workspace */
 } PassPlan;
 
 typedef struct {
     OnednnOp op, reorder;
-    uint64_t scratch;
+    bool product;
+    uint64_t scratch, at;
 } Pass;
 
 typedef struct {
@@ -114,9 +123,12 @@ static dnnl_status_t fill_desc(const Shapes *s, int pass, const dnnl_memory_desc
     }
 }
 
+static bool is_reference(const_dnnl_primitive_desc_t pd) {
+    return strstr(onednn_impl(pd), "ref") != NULL;
+}
+
 static bool is_fast(const_dnnl_primitive_desc_t pd) {
-    const char *name = onednn_impl(pd);
-    return !strstr(name, "ref") && !strstr(name, "gemm:");
+    return !is_reference(pd) && !strstr(onednn_impl(pd), "gemm:");
 }
 
 /* The library's first implementation of a pass with weights w, NULL when there is none. */
@@ -179,18 +191,17 @@ static dnnl_status_t plan_reorder(const dnnl_memory_desc_t *from, const dnnl_mem
 static void free_plan(PassPlan *p) {
     if (p->pd) dnnl_primitive_desc_destroy(p->pd);
     if (p->reorder) dnnl_primitive_desc_destroy(p->reorder);
-    *p = (PassPlan){NULL, NULL, 0, 0};
+    *p = (PassPlan){0};
 }
 
 static uint64_t aligned(uint64_t bytes) {
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* Kernel and workspace of one pass. On failure the plan is empty. */
-static dnnl_status_t plan_pass(const DtrtConv *c, const Shapes *s, int pass, PassPlan *p) {
+/* The library's kernel of one pass: one that is fast, first of all with the store. */
+static dnnl_status_t plan_kernel(const Shapes *s, int pass, bool bias, PassPlan *p) {
     dnnl_status_t st;
-    bool bias = pass == FWD && c->bias;
-    *p = (PassPlan){.pd = first_pd(s, pass, &s->store, bias, &st)};
+    p->pd = first_pd(s, pass, &s->store, bias, &st);
     if (!p->pd || !is_fast(p->pd)) {
         dnnl_primitive_desc_t own = first_pd(s, pass, &s->any, bias, &st);
         if (own && (!p->pd || is_fast(own))) {
@@ -201,19 +212,43 @@ static dnnl_status_t plan_pass(const DtrtConv *c, const Shapes *s, int pass, Pas
         }
     }
     if (!p->pd) return st;
-    const dnnl_memory_desc_t *w = pass_weights(p->pd, pass);
+    p->weights = *pass_weights(p->pd, pass);
+    return dnnl_success;
+}
+
+/* The same pass as a product, if there is one. */
+static void plan_product(const DtrtConv *c, int pass, PassPlan *p) {
+    dnnl_primitive_desc_t pd;
+    Patches patches;
+    if (pass == FWD || !patches_fit(c)) return;
+    if (patches_plan(c, pass == GRAD_W, &patches, &pd) != dnnl_success) return;
+    free_plan(p);
+    *p = (PassPlan){.pd = pd, .weights = patches.weights, .product = true, .patches = patches};
+}
+
+/* Kernel and workspace of one pass. On failure the plan is empty. */
+static dnnl_status_t plan_pass(const DtrtConv *c, const Shapes *s, int pass, PassPlan *p) {
+    *p = (PassPlan){0};
+    dnnl_status_t st = plan_kernel(s, pass, pass == FWD && c->bias, p);
+    if (st != dnnl_success) return st;
+    if (is_reference(p->pd)) plan_product(c, pass, p);
     p->scratch = onednn_scratch_bytes(p->pd);
     p->bytes = p->scratch;
-    if (dnnl_memory_desc_equal(w, &s->store)) return dnnl_success;
-    st = pass == GRAD_W ? plan_reorder(w, &s->store, &p->reorder)
-                        : plan_reorder(&s->store, w, &p->reorder);
-    if (st != dnnl_success) {
-        free_plan(p);
-        return st;
+    if (!dnnl_memory_desc_equal(&p->weights, &s->store)) {
+        st = pass == GRAD_W ? plan_reorder(&p->weights, &s->store, &p->reorder)
+                            : plan_reorder(&s->store, &p->weights, &p->reorder);
+        if (st != dnnl_success) {
+            free_plan(p);
+            return st;
+        }
+        uint64_t own = onednn_scratch_bytes(p->reorder);
+        p->scratch = aligned(own > p->scratch ? own : p->scratch);
+        p->bytes = p->scratch + onednn_md_bytes(&p->weights);
     }
-    uint64_t own = onednn_scratch_bytes(p->reorder);
-    p->scratch = aligned(own > p->scratch ? own : p->scratch);
-    p->bytes = p->scratch + onednn_md_bytes(w);
+    if (p->product) {
+        p->at = aligned(p->bytes);
+        p->bytes = p->at + patches_bytes(&p->patches);
+    }
     return dnnl_success;
 }
 
@@ -259,25 +294,36 @@ bool dtrt_conv_needs(const DtrtConv *c, int threads, DtrtConvNeeds *out, char *e
 /* ---- primitives ---- */
 
 /* Arguments in the order of the addresses that the run functions give. */
-static bool init_pass(const DtrtConv *c, const Shapes *s, int pass, const PassPlan *p, Pass *out) {
+static bool init_kernel(const DtrtConv *c, const Shapes *s, int pass, const PassPlan *p,
+                        OnednnOp *op) {
     static const int args[PASSES][3] = {
         {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
         {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC},
         {DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_SRC},
     };
+    static const int product[3] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
     const dnnl_memory_desc_t *first = pass == FWD ? &s->x : &s->y;
     const dnnl_memory_desc_t *third = pass == FWD ? &s->y : &s->x;
-    const dnnl_memory_desc_t *w = pass_weights(p->pd, pass);
+    const dnnl_memory_desc_t *md[3] = {first, &p->weights, third};
+    const dnnl_memory_desc_t *mat[3] = {&p->patches.a, &p->patches.b, &p->patches.y};
+    if (!onednn_op_init(op, p->pd)) return false;
+    for (int i = 0; i < 3; i++) {
+        bool ok = p->product ? onednn_op_arg(op, product[i], mat[i])
+                             : onednn_op_arg(op, args[pass][i], md[i]);
+        if (!ok) return false;
+    }
+    if (!onednn_op_scratch(op, p->pd)) return false;
+    return pass != FWD || !c->bias || onednn_op_arg(op, DNNL_ARG_BIAS, &s->bias);
+}
+
+static bool init_pass(const DtrtConv *c, const Shapes *s, int pass, const PassPlan *p, Pass *out) {
     out->scratch = p->scratch;
-    if (!onednn_op_init(&out->op, p->pd)) return false;
-    if (!onednn_op_arg(&out->op, args[pass][0], first)) return false;
-    if (!onednn_op_arg(&out->op, args[pass][1], w)) return false;
-    if (!onednn_op_arg(&out->op, args[pass][2], third)) return false;
-    if (!onednn_op_scratch(&out->op, p->pd)) return false;
-    if (pass == FWD && c->bias && !onednn_op_arg(&out->op, DNNL_ARG_BIAS, &s->bias)) return false;
+    out->at = p->at;
+    out->product = p->product;
+    if (!init_kernel(c, s, pass, p, &out->op)) return false;
     if (!p->reorder) return true;
-    const dnnl_memory_desc_t *from = pass == GRAD_W ? w : &s->store;
-    const dnnl_memory_desc_t *to = pass == GRAD_W ? &s->store : w;
+    const dnnl_memory_desc_t *from = pass == GRAD_W ? &p->weights : &s->store;
+    const dnnl_memory_desc_t *to = pass == GRAD_W ? &s->store : &p->weights;
     return onednn_op_init(&out->reorder, p->reorder) &&
            onednn_op_arg(&out->reorder, DNNL_ARG_FROM, from) &&
            onednn_op_arg(&out->reorder, DNNL_ARG_TO, to) &&
@@ -369,8 +415,11 @@ void dtrt_conv_forward(const DtrtConv *c, const float *x, const float *w, const 
 
 void dtrt_conv_grad_x(const DtrtConv *c, const float *dy, const float *w, float *dx, void *ws) {
     const Conv *v = c->impl;
-    assert(v && v->pass[GRAD_X].op.prim);
-    run_reading(&v->pass[GRAD_X], dy, w, dx, ws, NULL);
+    const Pass *p = &v->pass[GRAD_X];
+    assert(p->op.prim);
+    float *patches = p->product ? (float *)((char *)ws + p->at) : NULL;
+    run_reading(p, dy, w, p->product ? patches : dx, ws, NULL);
+    if (p->product) patches_scatter(c, patches, dx);
 }
 
 void dtrt_conv_grad_w(const DtrtConv *c, const float *dy, const float *x, float *dw, void *ws) {
@@ -378,8 +427,11 @@ void dtrt_conv_grad_w(const DtrtConv *c, const float *dy, const float *x, float 
     const Pass *p = &v->pass[GRAD_W];
     assert(p->op.prim);
     void *own = p->reorder.prim ? (char *)ws + p->scratch : (void *)dw;
-    void *addr[] = {address(dy), own, address(x), ws};
-    onednn_run(&p->op, addr);
+    float *patches = p->product ? (float *)((char *)ws + p->at) : NULL;
+    void *kernel[] = {address(dy), own, address(x), ws};
+    void *product[] = {address(dy), patches, own, ws};
+    if (p->product) patches_gather(c, x, patches);
+    onednn_run(&p->op, p->product ? product : kernel);
     if (p->reorder.prim) {
         void *move[] = {own, dw, ws};
         onednn_run(&p->reorder, move);
