@@ -37,7 +37,7 @@ uint64_t plan_floor(const Graph *g, const Cost *c, bool bytes_only) {
     return floor;
 }
 
-enum { ISLANDS = 32 }; /* parts of the range below that are looked at */
+enum { ISLANDS = 8 }; /* parts of the range below that are looked at */
 
 /* Runs times nodes that a quick search for the smallest budget may spend: plans close to the floor
  * recompute without end, and all a large graph's report needs is a budget that is near. */

@@ -9,13 +9,15 @@
 
 #include <string.h>
 
-enum { THRASH = 8 }; /* repair gives up past this many times the base time */
+/* Repair gives up past this many times the base time; sooner on graphs of many runs. */
+enum { THRASH = 8, QUICK_THRASH = 4, LARGE = 1000 };
 
-Seek *seek_new(Arena *a, const Problem *p, int64_t capacity) {
+Seek *seek_new(Arena *a, const Problem *p, int64_t capacity, bool quick) {
     Seek *x = ARENA_NEW(a, Seek);
-    *x = (Seek){.p = p, .a = a, .t = timeline_new(a, p), .kept_arena = arena_new()};
+    uint64_t most = quick && p->nrun > LARGE ? QUICK_THRASH : THRASH;
+    *x = (Seek){.p = p, .a = a, .quick = quick, .t = timeline_new(a, p), .kept_arena = arena_new()};
     x->m = mender_new(a, x->t, capacity);
-    x->cost_limit = p->base_ns < UINT64_MAX / THRASH ? p->base_ns * THRASH : UINT64_MAX;
+    x->cost_limit = p->base_ns < UINT64_MAX / most ? p->base_ns * most : UINT64_MAX;
     return x;
 }
 
@@ -43,7 +45,7 @@ static void remember(Seek *x) {
 /* Repairs and reduces the timeline as it is. */
 static bool finish(Seek *x) {
     Mender *m = x->m;
-    uint32_t steps = 10 * x->p->nrun + 1000;
+    uint32_t steps = x->quick ? 2 * x->p->nrun + 500 : 10 * x->p->nrun + 1000;
     m->noise = 0;
     m->extend = true;
     m->price = 0;
@@ -75,11 +77,12 @@ static void start_from_cuts(Seek *x) {
     uint64_t capacity = (uint64_t)x->m->capacity;
     CutBound b;
     cut_bound(a, p, capacity, &b);
+    x->impossible = !b.feasible;
     CutPoint at;
     bool any = b.feasible && b.run != NO_ID && cut_base_point(a, p, b.run, capacity, &at);
     Cut *cut = any ? cut_new(a, p) : NULL;
     double *ns = ARENA_ARRAY(a, double, p->nrun);
-    for (uint32_t i = 0; any && i < sizeof lean / sizeof *lean; i++) {
+    for (uint32_t i = 0; any && i < sizeof lean / sizeof *lean && !(x->quick && x->n); i++) {
         CutResult r;
         Sequence s;
         for (uint32_t k = 0; k < p->nrun; k++)
@@ -91,12 +94,16 @@ static void start_from_cuts(Seek *x) {
     arena_free(a);
 }
 
-void seek_starts(Seek *x, bool quick) {
+void seek_starts(Seek *x) {
     static const MendOrder orders[] = {AT_PEAK, AT_FIRST, AT_LAST, AT_RANDOM};
     Arena *a = arena_new();
     start_from_cuts(x);
+    if (x->impossible) {
+        arena_free(a);
+        return;
+    }
     Sequence base = sequence_base(a, x->p);
-    for (uint32_t i = 0; i < sizeof orders / sizeof *orders && !(quick && x->n); i++) {
+    for (uint32_t i = 0; i < sizeof orders / sizeof *orders && !(x->quick && x->n); i++) {
         timeline_restore(x->t, &base);
         x->m->order = orders[i];
         finish(x);

@@ -13,11 +13,13 @@ typedef struct {
     Timeline *t;
     Mender *m;
     uint64_t cost_limit; /* schedules that cost more are of no use */
+    bool quick;          /* any schedule will do, and soon */
+    bool impossible;     /* seek_starts has proven that no schedule keeps the capacity */
     uint32_t n;
     Sequence kept[SEEK_KEPT]; /* cheapest first, of different cost */
 } Seek;
 
-Seek *seek_new(Arena *a, const Problem *p, int64_t capacity);
+Seek *seek_new(Arena *a, const Problem *p, int64_t capacity, bool quick);
 void seek_free(Seek *x);
 /* Forgets what was found; another capacity. */
 void seek_capacity(Seek *x, int64_t capacity);
@@ -25,7 +27,7 @@ void seek_capacity(Seek *x, int64_t capacity);
 bool seek_offer(Seek *x, const Sequence *s);
 /* Starts of its own: repair of the base order, and what the minimum cut keeps. With quick, only
  * until one works. */
-void seek_starts(Seek *x, bool quick);
+void seek_starts(Seek *x);
 /* Local search from what is kept, `work` elementary steps together. */
 void seek_search(Seek *x, uint64_t work);
 

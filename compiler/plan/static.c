@@ -19,8 +19,9 @@ typedef struct {
     Arena *a;
     const PlanOptions *o;
     Plan *best;
-    bool found;    /* there is a schedule by byte sums */
-    uint64_t work; /* left for simulations, in elementary steps of theirs */
+    bool found;      /* there is a schedule by byte sums */
+    bool impossible; /* proven: there is no plan */
+    uint64_t work;   /* left for simulations, in elementary steps of theirs */
 } Search;
 
 typedef struct {
@@ -39,6 +40,12 @@ static const uint64_t search_work_run[] = {0, 5000, 50000, 500000};
 /* Steps (a few ns each) of all simulations. */
 #define SIM_WORK UINT64_C(20000000)
 #define SIM_WORK_RUN UINT64_C(10000)
+
+enum {
+    FEW = 2,               /* simulations of each kind when any plan will do, */
+    QUICK = 8,             /* and the part of their work */
+    PACK_SEARCH = 1000000, /* steps of local search under each smaller capacity */
+};
 
 static int effort_of(const PlanOptions *o) {
     return o->effort < 0 ? 0 : o->effort > 3 ? 3 : o->effort;
@@ -66,7 +73,8 @@ static bool look(Search *x, Sim *s, Exponents e, SimOptions so) {
     so.alpha = e.alpha;
     so.beta = e.beta;
     so.gamma = e.gamma;
-    so.work_limit = found && x->work < plan_sim_work(s->p) ? x->work : plan_sim_work(s->p);
+    so.work_limit = plan_sim_work(s->p) / (x->o->quick ? QUICK : 1);
+    if (found && x->work < so.work_limit) so.work_limit = x->work;
     so.cost_limit = cost_limit(x, s->p);
     PlanStatus st = sim_run(s, &so);
     x->work -= s->work < x->work ? s->work : x->work;
@@ -77,7 +85,7 @@ static bool look(Search *x, Sim *s, Exponents e, SimOptions so) {
 
 static void offer_simulations(Search *x, Seek *k, Sim *s) {
     Arena *a = arena_new();
-    for (uint32_t i = 0; i < NFAVOURITE; i++) {
+    for (uint32_t i = 0; i < NFAVOURITE && !(x->o->quick && i == FEW); i++) {
         if (!look(x, s, favourite[i], (SimOptions){.bytes_only = true})) continue;
         Sequence q = sequence_of_plan(a, s->p, sim_plan(a, s, x->o->budget, "static"));
         seek_offer(k, &q);
@@ -91,42 +99,50 @@ static Plan *plan_of(Search *x, Seek *k, const Sequence *q) {
     return x->o->bytes_only ? plan : plan_pack(k->p, plan, x->o->budget);
 }
 
+/* The cheapest of what was found that packs. */
+static bool pack(Search *x, Seek *k) {
+    for (uint32_t i = 0; i < k->n; i++) {
+        Plan *plan = plan_of(x, k, &k->kept[i]);
+        keep_better(x, plan);
+        if (plan) return true;
+    }
+    return false;
+}
+
 /* Goes down with the capacity until the schedule packs. */
 static void pack_down(Search *x, Seek *k) {
+    static const int part[] = {997, 994, 990, 985, 980, 970, 960, 945,
+                               930, 910, 890, 865, 840, 800, 750, 700};
     int64_t capacity = k->m->capacity;
-    for (int part = 1000; part >= 600; part -= part > 900 ? 10 : 25) {
-        seek_capacity(k, capacity / 1000 * part);
-        Sequence from = timeline_save(k->kept_arena, k->t);
+    Sequence from = k->kept[0];
+    for (uint32_t i = 0; i < sizeof part / sizeof *part; i++) {
+        seek_capacity(k, capacity / 1000 * part[i]);
         k->cost_limit = cost_limit(x, k->p);
-        if (!seek_offer(k, &from)) break;
-        seek_search(k, 1000000);
-        Plan *plan = plan_of(x, k, &k->kept[0]);
-        keep_better(x, plan);
-        if (plan) break;
+        if (!seek_offer(k, &from)) return;
+        if (!x->o->quick) seek_search(k, PACK_SEARCH);
+        if (pack(x, k)) return;
+        from = k->kept[0];
     }
 }
 
 static void try_schedules(Search *x, Arena *scratch, const Problem *p) {
     int e = effort_of(x->o);
-    Seek *k = seek_new(scratch, p, (int64_t)plan_capacity(p, x->o->budget));
-    seek_starts(k, x->o->quick);
+    Seek *k = seek_new(scratch, p, (int64_t)plan_capacity(p, x->o->budget), x->o->quick);
+    seek_starts(k);
     x->found = k->n > 0;
-    if (!x->o->quick || !k->n) {
+    x->impossible |= k->impossible;
+    if (!k->impossible && (!x->o->quick || !k->n)) {
         offer_simulations(x, k, sim_new(scratch, p));
         seek_search(k, search_work[e] + search_work_run[e] * p->nrun);
     }
-    if (k->n) {
-        Plan *plan = plan_of(x, k, &k->kept[0]);
-        keep_better(x, plan);
-        if (!plan) pack_down(x, k);
-    }
+    if (k->n && !pack(x, k)) pack_down(x, k);
     seek_free(k);
 }
 
 /* ---- simulations with addresses ---- */
 
 static void try_placed(Search *x, Sim *s) {
-    for (uint32_t i = 0; i < NFAVOURITE; i++)
+    for (uint32_t i = 0; i < NFAVOURITE && !(x->o->quick && i == FEW); i++)
         for (int k = 0; k < 4 && !is_enough(x); k++) {
             SimOptions so = {.window = k & 1, .two_ended = k == 1 || k == 2};
             if (look(x, s, favourite[i], so))
@@ -144,7 +160,7 @@ static void try_published(Search *x, const Problem *p) {
 
 static void try_all(Search *x, Arena *scratch, const Problem *p) {
     try_schedules(x, scratch, p);
-    if (!x->o->bytes_only && !is_enough(x)) try_placed(x, sim_new(scratch, p));
+    if (!x->o->bytes_only && !x->impossible && !is_enough(x)) try_placed(x, sim_new(scratch, p));
 }
 
 /* Bytes of gradients that wait when updates come last. */
@@ -159,6 +175,10 @@ static Plan *search(Arena *a, const Problem *p, const Problem *deferred, const P
     Arena *scratch = arena_new();
     Search x = {.a = a, .o = o, .work = SIM_WORK + SIM_WORK_RUN * (uint64_t)p->nrun};
     try_all(&x, scratch, p);
+    if (x.impossible) {
+        arena_free(scratch);
+        return NULL;
+    }
     if (!is_enough(&x)) try_published(&x, p);
     bool few = waiting_bytes(p) < plan_capacity(p, o->budget) / 16;
     if (deferred && (!x.best || (few && !o->quick))) try_all(&x, scratch, deferred);
