@@ -8,9 +8,9 @@ typedef struct {
     Arena *a;
     const Problem *p;
     bool *there;            /* per tensor */
+    bool *happened;         /* per run */
     const uint32_t *frozen; /* per run: see problem_frozen */
     bool late;              /* updates wait for the end of the step */
-    uint32_t now;           /* first run that did not happen yet */
     VEC(uint32_t) run;
     VEC(uint64_t) kept;
     VEC(uint32_t) stack;
@@ -39,6 +39,7 @@ static void execute(Decoder *d, uint32_t r, bool first) {
         if (k < 64) kept |= (uint64_t)1 << k;
         d->there[t] = true;
     }
+    d->happened[r] = true;
     VEC_PUSH(d->a, d->run, r);
     VEC_PUSH(d->a, d->kept, kept);
     d->cost += p->ns[r];
@@ -55,7 +56,7 @@ static uint32_t missing(const Decoder *d, uint32_t r) {
 }
 
 static bool may_run(const Decoder *d, uint32_t r) {
-    return !d->p->effect[r] && (d->late || d->frozen[r] == NO_ID || d->frozen[r] >= d->now);
+    return !d->p->effect[r] && (d->frozen[r] == NO_ID || !d->happened[d->frozen[r]]);
 }
 
 /* Makes again what run r reads, depth first. */
@@ -108,10 +109,10 @@ static void drop_at_point(Decoder *d, const Stages *s, const double *value, uint
 static void run_all(Decoder *d, const Stages *s, const double *value) {
     const Problem *p = d->p;
     uint32_t j = 0;
-    for (d->now = 0; d->now < p->nrun && !d->failed; d->now++) {
-        if (d->late && p->effect[d->now]) continue;
-        first_run(d, d->now);
-        if (j < s->npoint && s->point[j] == d->now && !d->failed) drop_at_point(d, s, value, j++);
+    for (uint32_t r = 0; r < p->nrun && !d->failed; r++) {
+        if (d->late && p->effect[r]) continue;
+        first_run(d, r);
+        if (j < s->npoint && s->point[j] == r && !d->failed) drop_at_point(d, s, value, j++);
     }
     for (uint32_t r = 0; r < p->nrun && d->late && !d->failed; r++)
         if (p->effect[r]) first_run(d, r);
@@ -124,6 +125,7 @@ bool stages_decode(Arena *a, const Stages *s, const double *value, const Problem
     Arena *scratch = arena_new();
     Decoder d = {.a = scratch, .p = p, .late = as != p};
     d.there = ARENA_ARRAY(scratch, bool, p->ntensor);
+    d.happened = ARENA_ARRAY(scratch, bool, p->nrun);
     d.frozen = problem_frozen(scratch, p);
     run_all(&d, s, value);
     uint32_t *number = ARENA_ARRAY(scratch, uint32_t, p->g->nnode); /* of nodes, in `as` */
