@@ -6,7 +6,8 @@
 For each case the program is compiled with the loss, optimizer and frozen weights of trace.json
   - by planner dtr at 100 %, 70 % and 50 % of the peak without recomputation and at the smallest
     budget that works (a budget below that one must end with status 3 and name it),
-  - by every other planner at the smallest budget that works for it,
+  - by planner static, the default, at 100 %, 50 % and 30 % and at its smallest budget,
+  - by every other planner at the smallest budget that works for it; two cases by planner ilp too,
 and run on the stored batches.  The run at 100 % must match losses, weights and gradients of PyTorch
 (check_trace.py has the tolerances), and its gradients finite differences.  Every other run, hard mode included, must give the same
 bits.  No run may use more than its budget.  dropout_stats has random masks: its
@@ -28,11 +29,14 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DATA = os.path.join(os.path.dirname(HERE), "data", "traces")
+STATIC_PERCENT = [100, 50, 30]
 OTHER_PLANNERS = ["dtr-eq", "dtr-local", "lru", "size", "msps", "sqrt", "static"]
 DROPOUT_RUNS = 40
+ILP_CASES = {"vgg_mini", "transformer_encoder"}
+ILP_SECONDS = 3
 # Deep enough that the smallest budget cannot be met without running something twice.
 MUST_RECOMPUTE = {"resnet_mini", "densenet_mini", "vgg_mini", "inception_mini", "efficientnet_mini",
-                  "mobilenetv2_mini", "shufflenet_mini", "vit_mini", "transformer_encoder"}
+                  "mobilenetv2_mini", "shufflenet_mini", "unet_mini", "vit_mini", "transformer_encoder"}
 
 
 class Failed(Exception):
@@ -121,8 +125,9 @@ class Case:
 
     def compile(self, planner, budget):
         trainer = os.path.join(self.work, f"{planner}-{budget}")
+        limit = ["--time-limit", str(ILP_SECONDS)] if planner == "ilp" else []
         must_run([self.opt.dtrc, self.model, "--budget", str(budget), "--planner", planner, "-o", trainer]
-                 + self.options, self.opt.timeout)
+                 + limit + self.options, self.opt.timeout)
         return trainer
 
     def train(self, trainer, budget, *more):
@@ -174,9 +179,9 @@ class Case:
         s = self.same_bits(trainer, budget)
         return trainer, s
 
-    def infeasible(self, budget, smallest):
+    def infeasible(self, planner, budget, smallest):
         trainer = os.path.join(self.work, "none")
-        _, err = must_run([self.opt.dtrc, self.model, "--budget", str(budget), "--planner", "dtr", "-o", trainer]
+        _, err = must_run([self.opt.dtrc, self.model, "--budget", str(budget), "--planner", planner, "-o", trainer]
                           + self.options, self.opt.timeout, status=3)
         if str(smallest) not in err:
             raise Failed(f"the message for a budget of {budget} bytes does not name {smallest}:\n{err}")
@@ -213,10 +218,7 @@ class Case:
         self.check("finite differences", self.finite_differences, trainer)
         for percent in [] if self.opt.quick else [70, 50]:
             budget = peak * percent // 100
-            if budget < low:
-                self.check(f"{percent} %", self.infeasible, budget, low)
-            else:
-                self.check(f"{percent} %", self.at_budget, "dtr", budget)
+            self.try_budget("dtr", percent, budget, low)
             if self.opt.full and budget >= low:
                 for planner in OTHER_PLANNERS:
                     if budget >= self.plan(planner)["min_budget_bytes"]:
@@ -233,8 +235,21 @@ class Case:
             done = self.check(f"smallest, {planner}", self.smallest, planner)
             if done:
                 lows[planner] = done[0]
+        if "static" in lows and not self.opt.quick:
+            for percent in STATIC_PERCENT:
+                self.try_budget("static", percent, peak * percent // 100, lows["static"])
+        if self.name in ILP_CASES and not self.opt.quick:
+            self.check("smallest of dtr, ilp", self.at_budget, "ilp", low)
         if lows and not self.opt.quick and min(lows.values()) < lows.get("static", 0):
             self.check("static where another planner succeeds", self.at_budget, "static", min(lows.values()))
+
+    def try_budget(self, planner, percent, budget, low):
+        """The same bits, or, below the planner's smallest budget, the refusal that names it."""
+        what = f"{percent} %, {planner}"
+        if budget < low:
+            self.check(what, self.infeasible, planner, budget, low)
+        else:
+            self.check(what, self.at_budget, planner, budget)
 
     def must_recompute(self, summary):
         if self.name in MUST_RECOMPUTE and not summary["recomputed_runs"]:
@@ -255,10 +270,13 @@ class Case:
         self.check("statistics", self.statistics, [s["losses"] for s, _, _ in done])
         self.want = (done[3][1], done[3][2], done[3][0]["losses"], done[3][0]["weights_sha256"])
         self.check("seed 3 again", self.same_bits, trainer, peak, "--seed", "3")
-        trainer = self.check("compile", self.compile, "dtr", low)
-        if trainer:
-            self.check("seed 3, smallest", self.same_bits, trainer, low, "--seed", "3")
-            self.check("seed 3, smallest, hard mode", self.same_bits, trainer, low, "--seed", "3", "--hard")
+        for planner in ["dtr", "static"]:
+            if planner != "dtr":
+                low = self.plan(planner)["min_budget_bytes"]
+            trainer = self.check("compile", self.compile, planner, low)
+            if trainer:
+                self.check(f"seed 3, smallest, {planner}", self.same_bits, trainer, low, "--seed", "3")
+                self.check(f"seed 3, smallest, {planner}, hard mode", self.same_bits, trainer, low, "--seed", "3", "--hard")
 
     def statistics(self, losses):
         path = os.path.join(self.work, "losses.json")
