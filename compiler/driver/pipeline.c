@@ -175,6 +175,13 @@ static int make_plan(Arena *a, Diag *d, const Options *o, Work *w) {
     w->planning_ms =
         (double)(t1.tv_sec - t0.tv_sec) * 1e3 + (double)(t1.tv_nsec - t0.tv_nsec) / 1e6;
     if (model.n) fputs(model.at, stdout);
+    if (st == PLAN_TOO_LARGE) {
+        diag_error(d, (Place){.file = o->model},
+                   "%u nodes are too many for --planner %s, whose program grows with their square",
+                   w->step->nnode, po.planner);
+        diag_hint(d, "--planner ilp proves as much on large graphs");
+        return EXIT_USAGE;
+    }
     if (st != PLAN_OK) return report_infeasible(a, d, o, w);
     if (w->is_trace) w->plan = plan_run_views(a, w->step, w->cost, w->plan);
     if (!plan_verify(d, w->step, w->cost, w->plan)) {

@@ -39,19 +39,23 @@ void report_fields(Text *t, const Work *w, double bound, uint64_t min) {
              "\"%s\", \"ilp_points\": %u, \"ilp_columns\": %u, \"ilp_rows\": %u, "
              "\"ilp_rounds\": %u, \"ilp_nodes\": %u, \"ilp_seconds\": %.2f, "
              "\"ilp_start_overhead\": ",
-             x->status, x->bound, over - x->bound, x->own_order ? "plan" : "graph", x->points,
-             x->columns, x->rows, x->rounds, x->nodes, x->seconds);
+             x->status, x->bound, over - x->bound,
+             x->published   ? "published"
+             : x->own_order ? "plan"
+                            : "graph",
+             x->points, x->columns, x->rows, x->rounds, x->nodes, x->seconds);
     if (x->start_ns)
         text_add(t, "%.8f", (double)x->start_ns / (double)p->base_ns - 1);
     else
         text_str(t, "null");
 }
 
-/* A solver's proof speaks of the graph's order, as plan_bound does, or of the plan's own. */
+/* A solver's proof speaks of the graph's order, as plan_bound does, or of less. */
 static double bound_of(const Options *o, const Work *w) {
     double bound = plan_bound(w->step, w->cost, w->plan->budget, o->plan.bytes_only).overhead;
     const PlanProof *x = w->plan->proof;
-    return x && !x->own_order && x->bound > bound ? x->bound : bound;
+    bool same = x && !x->own_order && !x->published;
+    return same && x->bound > bound ? x->bound : bound;
 }
 
 static void proof_print(FILE *out, const Plan *p) {
@@ -63,7 +67,10 @@ static void proof_print(FILE *out, const Plan *p) {
         fprintf(out, "bound %.4f %%, gap %.4f points (%s%s%s)", 100 * x->bound,
                 100 * (over - x->bound), x->status, x->message ? ": " : "",
                 x->message ? x->message : "");
-    fprintf(out, " with the first runs in the %s order", x->own_order ? "plan's" : "graph's");
+    if (x->published)
+        fputs(" of the published form", out);
+    else
+        fprintf(out, " with the first runs in the %s order", x->own_order ? "plan's" : "graph's");
     if (x->start_ns)
         fprintf(out, "; static had %.4f %%", 100 * ((double)x->start_ns / (double)p->base_ns - 1));
     fprintf(out, "\n%u points, %u columns, %u rows, %u rounds, %u nodes, %.1f s\n", x->points,

@@ -61,6 +61,18 @@ static double now(void) {
 
 /* ---- schedules ---- */
 
+Plan *plan_of_timeline(Arena *a, const Timeline *t, const PlanOptions *o, const char *planner) {
+    const Problem *p = t->p;
+    Plan *plan = timeline_plan(a, t, o->budget, planner);
+    if (o->bytes_only) return plan;
+    uint64_t capacity = plan_capacity(p, o->budget);
+    plan->placed = true;
+    plan->arena_bytes = UINT64_MAX;
+    plan_fill_totals(p->g, p->c, plan);
+    plan_repack(p, plan, capacity, 1);
+    return plan->arena_bytes <= capacity ? plan : NULL;
+}
+
 static Timeline *timeline_of(const Ilp *x, int of) {
     return x->mender[of]->t;
 }
@@ -72,15 +84,8 @@ static double extra(const Ilp *x, uint64_t cost_ns) {
 static void take_plan(Ilp *x, int of) {
     const Timeline *t = timeline_of(x, of);
     if (x->plan && t->cost_ns >= x->plan->cost_ns) return;
-    Plan *plan = timeline_plan(x->a, t, x->o->budget, "ilp");
-    if (!x->o->bytes_only) {
-        plan->placed = true;
-        plan->arena_bytes = UINT64_MAX;
-        plan_fill_totals(x->p->g, x->p->c, plan);
-        plan_repack(t->p, plan, x->capacity, 1);
-        if (plan->arena_bytes > x->capacity) return;
-    }
-    x->plan = plan;
+    Plan *plan = plan_of_timeline(x->a, t, x->o, "ilp");
+    if (plan) x->plan = plan;
 }
 
 /* The schedule in the timeline fits: reduces it and keeps it if it is the best. */
@@ -184,6 +189,12 @@ static void raise_bound(Ilp *x, double ns) {
     if (ns > x->bound) x->bound = ns;
 }
 
+/* A better schedule would cost at most best - step. The solver's values are not exact. */
+static bool is_proven(const Ilp *x) {
+    static const double nearly = 0.99;
+    return x->bound > x->best - nearly * x->step;
+}
+
 /* Decodes the solution; what is over the capacity most becomes a point. */
 static Next read_solution(Ilp *x, const Stages *s, const MipResult *r) {
     Sequence q;
@@ -207,7 +218,7 @@ static Next read_solution(Ilp *x, const Stages *s, const MipResult *r) {
         }
     }
     arena_free(t);
-    if (x->best <= x->bound + x->step) return optimal(x);
+    if (is_proven(x)) return optimal(x);
     if (r->status == MIP_LIMIT) return end(x, "limit");
     if (!add_node(x, worst) && !add_candidate(x)) next = end(x, "open");
     return next;
@@ -225,9 +236,61 @@ static const char *head_of(Arena *a, const Ilp *x, const Stages *s) {
         isinf(s->most) ? "" : "\nthat are cheaper than the best known one");
 }
 
+/* Whether memory at point j is used up by a solution of the relaxation. */
+static bool is_tight(const Stages *s, const double *value, uint32_t j) {
+    static const double nearly = 0.999;
+    double bytes = (double)stages_used(s, value, j);
+    return bytes >= nearly * (double)s->capacity;
+}
+
+/* One round with the linear relaxation in place of the program: finds points where memory matters,
+ * in no time. Removes points where it does not. False: nothing more to find. */
+static bool relax_round(Ilp *x, Arena *t, bool *last) {
+    double most = isinf(x->best) ? INFINITY : x->best - x->step;
+    Stages *s = stages_new(t, x->p, x->capacity, x->point, x->npoint, most);
+    MipOptions mo = {.seconds = x->deadline - now(),
+                     .cutoff = (most + x->step / 100) / s->unit,
+                     .memory_mib = MEMORY_MIB,
+                     .relaxed = true};
+    MipResult r;
+    if (mo.seconds <= 0) return false;
+    mip_solve(t, s->mip, &mo, &r);
+    if (r.status != MIP_OPTIMAL) return false;
+    raise_bound(x, r.bound * s->unit);
+    Sequence q;
+    NodeId worst = NO_ID;
+    if (!*last && stages_decode(t, s, r.value, x->p, &q)) {
+        Timeline *l = timeline_of(x, 0);
+        timeline_restore(l, &q);
+        worst = stages_worst(s, l);
+        if (timeline_peak(l) <= (int64_t)x->capacity)
+            take(x, 0);
+        else
+            repair(x, 0);
+    }
+    uint32_t n = 0;
+    for (uint32_t j = 0; j < s->npoint; j++)
+        if (is_tight(s, r.value, j)) x->point[n++] = x->point[j];
+    if (n) x->npoint = n;
+    return add_node(x, worst);
+}
+
+enum { RELAX_ROUNDS = 12 };
+
+static void relax_rounds(Ilp *x) {
+    bool last = false;
+    for (uint32_t i = 0; i <= RELAX_ROUNDS && !last; i++) {
+        last = i == RELAX_ROUNDS;
+        Arena *t = arena_new();
+        bool more = relax_round(x, t, &last);
+        arena_free(t);
+        if (!more) break;
+    }
+}
+
 static Next solve_round(Ilp *x, Arena *t) {
     double most = isinf(x->best) ? INFINITY : x->best - x->step;
-    if (x->bound > most) return optimal(x);
+    if (is_proven(x)) return optimal(x);
     Stages *s = stages_new(t, x->p, x->capacity, x->point, x->npoint, most);
     x->proof->rounds++;
     x->proof->points = x->npoint;
@@ -238,7 +301,7 @@ static Next solve_round(Ilp *x, Arena *t) {
         mip_print(x->model, s->mip, head_of(t, x, s));
     }
     MipOptions mo = {.seconds = x->deadline - now(),
-                     .cutoff = most / s->unit,
+                     .cutoff = (most + x->step / 100) / s->unit,
                      .memory_mib = MEMORY_MIB,
                      .cuts = true};
     if (mo.seconds <= 0) return end(x, "limit");
@@ -255,8 +318,12 @@ static Next solve_round(Ilp *x, Arena *t) {
     return read_solution(x, s, &r);
 }
 
+/* A first point whose cut is below this part of the known bound is one of many that matter. */
+static const double FAR = 0.9;
+
 static void run_rounds(Ilp *x) {
     Next next = add_candidate(x) ? GO_ON : end(x, "open");
+    if (next == GO_ON && x->candidate[0].value < FAR * x->bound) relax_rounds(x);
     while (next == GO_ON) {
         Arena *t = arena_new();
         next = solve_round(x, t);

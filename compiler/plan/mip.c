@@ -76,7 +76,7 @@ static void end_row(Mip *m, MipSense sense, double rhs, int equation) {
     bool never = sense == MIP_MOST ? low > rhs + eps : high < rhs - eps;
     if (never) m->impossible = true;
     if (!always && !never && !is_bound(m, sense, rhs)) {
-        VEC_PUSH(m->a, m->row, ((MipRow){sense, rhs, m->term.n, equation}));
+        VEC_PUSH(m->a, m->row, ((MipRow){sense, rhs, m->term.n, equation, false}));
         for (uint32_t i = 0; i < m->open.n; i++) VEC_PUSH(m->a, m->term, m->open.at[i]);
     }
     m->open.n = 0;
@@ -99,20 +99,87 @@ static uint64_t gcd(uint64_t a, uint64_t b) {
 /* Largest coefficient of a scaled row. */
 static const double LARGEST = 100;
 
+/* Divides by `by`, rounds down, scales, and ends the row. What rounds to nothing is left out. */
+static void end_knapsack(Mip *m, double rhs, double by, int equation) {
+    uint32_t n = 0;
+    double most = 0;
+    for (uint32_t i = 0; i < m->open.n; i++) {
+        double c = floor(m->open.at[i].coef / by);
+        if (c < 1) continue;
+        if (c > most) most = c;
+        m->open.at[n++] = (MipTerm){m->open.at[i].column, c};
+    }
+    m->open.n = n;
+    double scale = most > LARGEST ? LARGEST / most : 1;
+    for (uint32_t i = 0; i < n; i++) m->open.at[i].coef *= scale;
+    uint32_t rows = m->row.n;
+    end_row(m, MIP_MOST, floor(rhs / by) * scale, equation);
+    if (m->row.n > rows) m->row.at[rows].links = true;
+}
+
+static int larger_first(const void *x, const void *y) {
+    const double *a = x, *b = y;
+    return *a > *b ? -1 : *a < *b;
+}
+
+typedef struct {
+    double by, gain;
+} Rounding;
+
+/* What the row that is divided by `by` and rounded gains on the right, less a part of what it loses
+ * on the left: most of what it loses belongs to columns that are 0. */
+static double gain_of(const Mip *m, double rhs, double by) {
+    double lost = 0;
+    for (uint32_t i = 0; i < m->open.n; i++) lost += fmod(m->open.at[i].coef, by);
+    return fmod(rhs, by) - lost / 10;
+}
+
+/* The best of the greatest common divisors of the largest coefficients, how many these may be;
+ * `best` is in order of gain. */
+enum { ROUNDED_ROWS = 3 };
+
+static uint32_t find_roundings(const Mip *m, double rhs, Rounding *best) {
+    uint32_t n = 0;
+    Arena *t = arena_new();
+    double *c = ARENA_ARRAY(t, double, (uint64_t)m->open.n + 1);
+    for (uint32_t i = 0; i < m->open.n; i++) c[i] = m->open.at[i].coef;
+    qsort(c, m->open.n, sizeof *c, larger_first);
+    uint64_t by = 0;
+    for (uint32_t i = 0; i < m->open.n; i++) {
+        uint64_t next = gcd(by, (uint64_t)c[i]);
+        if (next == by) continue;
+        by = next;
+        Rounding r = {(double)by, gain_of(m, rhs, (double)by)};
+        if (r.gain <= 0) continue;
+        uint32_t k = n < ROUNDED_ROWS ? n++ : n;
+        for (; k > 0 && best[k - 1].gain < r.gain; k--)
+            if (k < ROUNDED_ROWS) best[k] = best[k - 1];
+        if (k < ROUNDED_ROWS) best[k] = r;
+    }
+    arena_free(t);
+    return n;
+}
+
 void mip_knapsack(Mip *m, double rhs, int equation) {
     tidy(m, &rhs);
     uint64_t by = 0;
-    double most = 0;
     for (uint32_t i = 0; i < m->open.n; i++) {
-        double c = m->open.at[i].coef;
-        assert(c > 0 && c < 0x1p53);
-        by = gcd(by, (uint64_t)c);
-        if (c > most) most = c;
+        assert(m->open.at[i].coef >= 1 && m->open.at[i].coef < 0x1p53);
+        by = gcd(by, (uint64_t)m->open.at[i].coef);
     }
-    double scale = most > 0 && most / (double)by > LARGEST ? LARGEST / (most / (double)by) : 1;
-    for (uint32_t i = 0; i < m->open.n; i++)
-        m->open.at[i].coef = m->open.at[i].coef / (double)by * scale;
-    end_row(m, MIP_MOST, by ? floor(rhs / (double)by) * scale : rhs, equation);
+    Rounding more[ROUNDED_ROWS];
+    uint32_t n = rhs > 0 ? find_roundings(m, rhs, more) : 0;
+    Arena *t = arena_new();
+    uint32_t nopen = m->open.n;
+    MipTerm *row = ARENA_ARRAY(t, MipTerm, (uint64_t)nopen + 1);
+    for (uint32_t i = 0; i < nopen; i++) row[i] = m->open.at[i];
+    end_knapsack(m, rhs, by ? (double)by : 1, equation);
+    for (uint32_t k = 0; k < n; k++) {
+        if (more[k].by <= (double)by) continue;
+        for (uint32_t i = 0; i < nopen; i++) VEC_PUSH(m->a, m->open, row[i]);
+        end_knapsack(m, rhs, more[k].by, equation);
+    }
+    arena_free(t);
 }
 
 /* ---- printing ---- */

@@ -14,6 +14,9 @@
 #define MIP_ZERO NO_ID
 #define MIP_ONE (NO_ID - 1)
 
+/* Units of the objective in one run of each node: costs near 1 suit the solver's tolerances. */
+#define MIP_UNITS 1e5
+
 typedef enum { MIP_MOST, MIP_LEAST } MipSense; /* sum <= rhs, sum >= rhs */
 
 /* Printed as letter, at, "_", id: P2_17; unique together. */
@@ -33,6 +36,7 @@ typedef struct {
     double rhs;
     uint32_t first; /* its terms end where those of the next row begin */
     int equation;   /* number in the head of the file that built it; for printing */
+    bool links;     /* a knapsack over everything */
 } MipRow;
 
 typedef struct {
@@ -57,13 +61,16 @@ void mip_add(Mip *m, uint32_t column, double coef);
 /* Ends the row. Rows that hold for all values of their columns are left out; rows of one column
  * become bounds. */
 void mip_row(Mip *m, MipSense sense, double rhs, int equation);
-/* Ends a row of whole non-negative coefficients with sum <= rhs: divided by their greatest common
- * divisor, rounded, and scaled, because byte counts are too large for the solver's tolerances. */
+/* Ends a row of whole positive coefficients with sum <= rhs: divided by their greatest common
+ * divisor, rounded, and scaled, because byte counts are too large for the solver's tolerances. A
+ * few more rows, divided by greatest common divisors of the larger coefficients and rounded, come
+ * with it when they are tighter (Chvatal's cuts): a few tiny values spoil the rounding of the row
+ * itself. */
 void mip_knapsack(Mip *m, double rhs, int equation);
 /* CPLEX LP format; `head` becomes comment lines. */
 void mip_print(Text *out, const Mip *m, const char *head);
 
-/* ---- glpk.c ---- */
+/* ---- reduce.c ---- */
 typedef enum {
     MIP_OPTIMAL,
     MIP_INFEASIBLE, /* no solution, or none within the cutoff */
@@ -76,6 +83,7 @@ typedef struct {
     double cutoff;       /* solutions above this do not matter; INFINITY: all do */
     int memory_mib;      /* memory limit; 0: none */
     bool cuts;           /* MIR and cover cuts */
+    bool relaxed;        /* only the linear relaxation */
     bool fail_for_tests; /* provokes an error inside the solver */
 } MipOptions;
 
@@ -87,11 +95,19 @@ typedef struct {
     bool has_value;
     double *value; /* per column */
     uint32_t nodes;
+    double seconds;
     char message[160];
 } MipResult;
 
-/* value[] and the rest of *r belong to a. */
+/* r->value belongs to a. */
 void mip_solve(Arena *a, const Mip *m, const MipOptions *o, MipResult *r);
-const char *mip_solver(void); /* name and version */
+
+/* ---- glpk.c: what mip_solve stands on. Both fill *r, whose value[] has room, and keep the bound
+ * that is in it already. ---- */
+/* The linear relaxation. Columns that no solution within the cutoff can move off their bound are
+ * fixed in m. False: r->status says why it was not solved to optimality. */
+bool mip_relax(Arena *a, Mip *m, const MipOptions *o, MipResult *r);
+/* Branch and cut. */
+void mip_branch(Arena *a, const Mip *m, const MipOptions *o, MipResult *r);
 
 #endif

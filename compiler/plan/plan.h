@@ -55,6 +55,7 @@ typedef struct {
      * message */
     const char *status;
     double bound;   /* plan_overhead of any plan is at least this, see own_order */
+    bool published; /* the bound speaks of schedules of Checkmate's form only */
     bool own_order; /* the bound speaks of the plan's own order of first runs, not of the graph's */
     uint32_t points; /* of the step, with memory rows */
     uint32_t columns, rows, rounds, nodes;
@@ -79,12 +80,13 @@ typedef struct {
     const PlanProof *proof; /* of `ilp` and `ilp-checkmate`; else NULL */
 } Plan;
 
-typedef enum { PLAN_OK, PLAN_INFEASIBLE } PlanStatus;
+/* TOO_LARGE: the graph, for ilp-checkmate. */
+typedef enum { PLAN_OK, PLAN_INFEASIBLE, PLAN_TOO_LARGE } PlanStatus;
 
 typedef struct {
     uint64_t budget;     /* bytes, persistent ones included */
     const char *planner; /* none, sqrt, dtr, dtr-eq, dtr-local, lru, size, msps, static (default:
-                            best of all of these), ilp; NULL: static */
+                            best of all of these), ilp, ilp-checkmate; NULL: static */
     int effort;          /* 0..3 */
     bool bytes_only;     /* --accounting bytes: no addresses */
     bool quick;          /* any plan will do; plan_min_budget: an estimate will do */

@@ -217,6 +217,7 @@ static void add_memory(Writer *w, uint32_t j) {
     for (StorageId x = 0; x < p->nstorage; x++)
         if (*held(w, j, x) != MIP_ZERO && p->bytes[x] && !is_waiting(p, x, point))
             mip_add(m, *held(w, j, x), (double)p->bytes[x]);
+    w->s->room[j] = room;
     mip_knapsack(m, room, 2);
 }
 
@@ -284,18 +285,16 @@ static void add_rows(Writer *w) {
     }
 }
 
-/* Units of the objective in one run of each node: costs near 1 suit the solver's tolerances. */
-static const double UNITS = 1e5;
-
 Stages *stages_new(Arena *a, const Problem *p, uint64_t capacity, const uint32_t *point,
                    uint32_t npoint, double most) {
     Stages *s = ARENA_NEW(a, Stages);
     double base = p->base_ns ? (double)p->base_ns : 1;
-    *s = (Stages){p, capacity, point, npoint, most, base / UNITS, mip_new(a), 0, 0, 0, 0};
+    *s = (Stages){p, capacity, point, npoint, most, base / MIP_UNITS, mip_new(a), 0, 0, 0, 0, 0};
     s->held = ARENA_ARRAY(a, uint32_t, (uint64_t)npoint * p->nstorage);
     s->after = ARENA_ARRAY(a, uint32_t, (uint64_t)npoint * p->nstorage);
     s->again = ARENA_ARRAY(a, uint32_t, (uint64_t)npoint * p->nrun);
     s->view = ARENA_ARRAY(a, uint32_t, (uint64_t)npoint * (p->ntensor - p->nstorage) + 1);
+    s->room = ARENA_ARRAY(a, double, npoint);
     Arena *t = arena_new();
     Writer w = {t, s, p, 0, 0, 0, 0, 0, 0};
     w.last = ARENA_ARRAY(t, uint32_t, p->ntensor);
@@ -309,4 +308,15 @@ Stages *stages_new(Arena *a, const Problem *p, uint64_t capacity, const uint32_t
     add_rows(&w);
     arena_free(t);
     return s;
+}
+
+uint64_t stages_used(const Stages *s, const double *value, uint32_t j) {
+    const Problem *p = s->p;
+    double bytes = (double)s->capacity - s->room[j];
+    for (StorageId x = 0; x < p->nstorage; x++) {
+        uint32_t c = s->held[(size_t)j * p->nstorage + x];
+        if (c == MIP_ZERO || is_waiting(p, x, s->point[j])) continue;
+        bytes += (double)p->bytes[x] * (c == MIP_ONE ? 1 : value[c]);
+    }
+    return (uint64_t)bytes;
 }

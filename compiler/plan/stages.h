@@ -17,12 +17,15 @@ typedef struct {
     uint32_t *held, *after; /* per point and storage: column, MIP_ONE or MIP_ZERO */
     uint32_t *again;        /* per point and run */
     uint32_t *view;         /* per point and view with a cost */
+    double *room;           /* per point: capacity less the working set */
 } Stages;
 
 /* ---- stages.c ---- */
 /* point[] must outlive the result. Effects cannot be points. */
 Stages *stages_new(Arena *a, const Problem *p, uint64_t capacity, const uint32_t *point,
                    uint32_t npoint, double most);
+/* Bytes that a solution, maybe one of the linear relaxation, uses at point j. */
+uint64_t stages_used(const Stages *s, const double *value, uint32_t j);
 static inline uint32_t stages_after(const Stages *s, uint32_t j, StorageId x) {
     return s->after[(size_t)j * s->p->nstorage + x];
 }

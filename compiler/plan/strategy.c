@@ -9,7 +9,8 @@
 
 bool plan_known(const char *planner) {
     return !strcmp(planner, "none") || !strcmp(planner, "sqrt") || !strcmp(planner, "static") ||
-           !strcmp(planner, "ilp") || dtr_heuristic(planner) != DTR_COUNT;
+           !strcmp(planner, "ilp") || !strcmp(planner, "ilp-checkmate") ||
+           dtr_heuristic(planner) != DTR_COUNT;
 }
 
 /* Where the plan without recomputation fits, no strategy has anything to decide: it costs the
@@ -19,13 +20,14 @@ bool plan_known(const char *planner) {
  * what reads the weight; updates at the end do the opposite. Single strategies keep the graph's
  * order, the portfolio looks at both. */
 static Plan *make(Arena *a, Arena *scratch, const Graph *g, const Cost *c, const PlanOptions *o,
-                  const char *planner) {
+                  const char *planner, PlanStatus *status) {
+    bool proves = !strncmp(planner, "ilp", 3);
     const Problem *p = problem_new(scratch, g, c, NULL, o->bytes_only);
     if (p->persistent_bytes > o->budget) return NULL;
     if (p->floor_bytes > o->budget - p->persistent_bytes) return NULL;
     Plan *none = plan_none(a, p, o);
     if (none && strcmp(planner, "static")) none->planner = planner;
-    if (none && !strcmp(planner, "ilp")) none->proof = plan_trivial_proof(a);
+    if (none && proves) none->proof = plan_trivial_proof(a);
     if (none || !strcmp(planner, "none")) return none;
     if (!strcmp(planner, "sqrt")) return plan_sqrt(a, p, o);
     if (dtr_heuristic(planner) != DTR_COUNT)
@@ -33,6 +35,11 @@ static Plan *make(Arena *a, Arena *scratch, const Graph *g, const Cost *c, const
     NodeId *order = problem_deferred_order(scratch, g);
     const Problem *late = order ? problem_new(scratch, g, c, order, o->bytes_only) : NULL;
     if (!strcmp(planner, "ilp") && !o->quick) return plan_ilp(a, p, late, o);
+    Plan *plan;
+    if (proves && !o->quick) {
+        *status = plan_checkmate(a, p, o, &plan);
+        return plan;
+    }
     return plan_static(a, p, late, o);
 }
 
@@ -40,10 +47,11 @@ PlanStatus plan_make(Arena *a, const Graph *g, const Cost *c, const PlanOptions 
     const char *planner = o->planner ? o->planner : "static";
     assert(plan_known(planner));
     Arena *scratch = arena_new();
-    Plan *plan = make(a, scratch, g, c, o, planner);
+    PlanStatus status = PLAN_INFEASIBLE; /* when there is no plan */
+    Plan *plan = make(a, scratch, g, c, o, planner, &status);
     arena_free(scratch);
     *out = plan;
-    if (!plan) return PLAN_INFEASIBLE;
+    if (!plan) return status;
     Diag d;
     diag_init(&d, a, stderr);
     bool ok = plan_verify(&d, g, c, plan);

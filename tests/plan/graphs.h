@@ -109,6 +109,49 @@ static inline Graph *random_step(Arena *a, uint32_t seed, uint32_t n) {
     return m.g;
 }
 
+static inline ValueId view_ns(Maker *m, ValueId of, int64_t ns) {
+    ValueId v = view(m, of);
+    ir_attr_i(m->g, m->g->nnode - 1, A_cost_ns, ns);
+    return v;
+}
+
+/* Up to ten runs: several outputs, views that cost something, workspace, in-place operators,
+ * updates with readers before and after. */
+static inline Graph *tiny_step(Arena *a, uint32_t seed) {
+    Maker m = maker_new(a, seed * 2654435761u);
+    ValueId live[64], w[2] = {source(&m, ROLE_PARAM, "w0", 1), source(&m, ROLE_PARAM, "w1", 1)};
+    bool gone[2] = {false, false};
+    uint32_t n = 6 + maker_rnd(&m, 4), nlive = 0, unread = 0;
+    live[nlive++] = source(&m, ROLE_INPUT, "x", 1);
+    for (uint32_t i = 0; i < n; i++) {
+        ValueId in[4];
+        uint32_t nin = 0, kind = maker_rnd(&m, 12), k = maker_rnd(&m, 2);
+        in[nin++] = live[nlive - 1 - maker_rnd(&m, nlive > 2 ? 2 : nlive)];
+        if (maker_rnd(&m, 3)) in[nin++] = live[maker_rnd(&m, nlive)];
+        bool root = m.g->storage[m.g->value[in[0]].storage].root == in[0] && nlive > 1;
+        if (kind < 2 && (root || kind)) {
+            live[nlive++] = view_ns(&m, in[0], 1 + maker_rnd(&m, 4));
+        } else if (kind == 2) {
+            live[nlive++] = node(&m, OP_Relu, PHASE_FORWARD, 1 + maker_rnd(&m, 9),
+                                 m.g->value[in[0]].shape.dim[0], 1, in, 1);
+        } else if (kind == 3 && !gone[k] && i > 2) {
+            update(&m, w[k], node(&m, OP_Opaque, PHASE_BACKWARD, 3, 1, nin, in, 1));
+            gone[k] = true;
+        } else {
+            if (!gone[k] && maker_rnd(&m, 2)) in[nin++] = w[k];
+            uint32_t nout = maker_rnd(&m, 4) ? 1 : 2;
+            ValueId v = node(&m, OP_Opaque, PHASE_FORWARD, 1 + maker_rnd(&m, 9),
+                             1 + maker_rnd(&m, 6), nin, in, nout);
+            if (!maker_rnd(&m, 4)) ir_attr_i(m.g, m.g->nnode - 1, A_workspace, 4);
+            for (uint32_t o = 0; o < nout; o++) live[nlive++] = v + o;
+        }
+        if (maker_rnd(&m, 3) == 0) unread = nlive - 1;
+    }
+    output(&m, live[nlive - 1]);
+    if (unread && unread != nlive - 1) output(&m, live[unread]);
+    return m.g;
+}
+
 /* A training step of a chain: y_i = f(y_{i-1}, w_i); loss; then per layer dw_i from (y_{i-1},
  * dy_i), dy_{i-1} from (y_i, dy_i, w_i), update of w_i at once. Activations of `floats` elements.
  */
