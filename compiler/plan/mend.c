@@ -59,6 +59,7 @@ static bool need_run(Mender *m, Gap *g, uint32_t run) {
 static bool can_extend(Mender *m, Gap *g, uint32_t life, uint32_t maker) {
     const Timeline *t = m->t;
     const Life *l = &t->life.at[life];
+    if (m->rerun) return !m->rerun[maker] || l->from_key > m->rerun_after;
     if (!m->extend) return false;
     uint32_t next = timeline_next(t, l->to);
     double bytes = (double)t->p->bytes[l->tensor];
@@ -183,6 +184,19 @@ static void carry_out(Mender *m, uint32_t life) {
     }
 }
 
+bool mend_drop(Mender *m, uint32_t life, uint32_t at) {
+    const Timeline *t = m->t;
+    const Life *l = &t->life.at[life];
+    uint32_t i = 0;
+    while (timeline_key(t, l->uses.at[i]) <= timeline_key(t, at)) i++;
+    Gap g = {.life = life, .b = l->uses.at[i], .limit = INFINITY};
+    if (!plan_gap(m, &g)) return false;
+    m->best.n = 0;
+    for (uint32_t k = 0; k < m->plan.n; k++) VEC_PUSH(m->a, m->best, m->plan.at[k]);
+    carry_out(m, life);
+    return true;
+}
+
 /* ---- repair ---- */
 
 /* Counts what is over the capacity. Only chunks that are over it anywhere are looked at in detail.
@@ -247,6 +261,11 @@ static uint32_t choose_position(Mender *m) {
     return nth_over(m, mend_random(m, m->all.positions));
 }
 
+uint32_t mend_position(Mender *m) {
+    fill_excess(m);
+    return choose_position(m);
+}
+
 /* One drop that helps at item x. */
 static bool step(Mender *m, uint32_t x) {
     Timeline *t = m->t;
@@ -290,8 +309,7 @@ bool mend(Mender *m, uint64_t cost_limit, uint32_t steps) {
     Timeline *t = m->t;
     while (timeline_peak(t) > m->capacity) {
         if (t->cost_ns > cost_limit || !steps--) return false;
-        fill_excess(m);
-        if (!step(m, choose_position(m))) return false;
+        if (!step(m, mend_position(m))) return false;
     }
     return t->cost_ns <= cost_limit;
 }

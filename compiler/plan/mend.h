@@ -35,6 +35,9 @@ typedef struct {
     double noise; /* scores are multiplied by exp(noise * u), u in [-1, 1] */
     double price; /* time per byte and position of relief: a running mean of what was paid */
     bool extend;  /* operands that ended shortly before may stay instead of being made again */
+    /* Per run, or NULL: operands that ended are made again by these, once, and by no others. */
+    const bool *rerun;
+    uint64_t rerun_after; /* after this position */
     VEC(Insertion) plan, best;
     uint32_t *mark, stamp; /* per run: in the current plan */
     Excess all;
@@ -48,6 +51,12 @@ Mender *mender_new(Arena *a, Timeline *t, int64_t capacity);
 /* Drops storages until the peak is within the capacity. False, with the timeline somewhere on the
  * way, when nothing can be dropped, the time goes past cost_limit, or `steps` were not enough. */
 bool mend(Mender *m, uint64_t cost_limit, uint32_t steps);
+
+/* An item over the capacity, the one that m->order asks for. */
+uint32_t mend_position(Mender *m);
+/* Drops the life across item `at`: it is made again right before its next use. False, and nothing
+ * changed, when that cannot be. */
+bool mend_drop(Mender *m, uint32_t life, uint32_t at);
 
 /* Removes an execution that is not a first one, and with it what served only it. False, and nothing
  * changed, for a view that is needed since its storage was made again. */

@@ -4,13 +4,18 @@
  * offers, such as the plans of the DTR family. */
 #include "seek.h"
 
-#include "cut.h"
+#include "peaks.h"
 #include "search.h"
 
 #include <string.h>
 
 /* Repair gives up past this many times the base time; sooner on graphs of many runs. */
 enum { THRASH = 8, QUICK_THRASH = 4, LARGE = 1000 };
+
+/* Iterated cuts: how many, on graphs of how many runs at most, and how much later runs cost more.
+ */
+enum { PEAKS = 60, PEAKS_RUNS = 4000 };
+#define PEAKS_LEAN 0.02
 
 Seek *seek_new(Arena *a, const Problem *p, int64_t capacity, bool quick) {
     Seek *x = ARENA_NEW(a, Seek);
@@ -94,6 +99,25 @@ static void start_from_cuts(Seek *x) {
     arena_free(a);
 }
 
+/* One cut after the other, where the peak is or from the beginning on. */
+static void start_from_peaks(Seek *x) {
+    static const MendOrder orders[] = {AT_PEAK, AT_FIRST, AT_LAST};
+    Arena *a = arena_new();
+    Sequence base = sequence_base(a, x->p);
+    Cut *cut = cut_new(a, x->p);
+    double *ns = ARENA_ARRAY(a, double, x->p->nrun);
+    for (uint32_t k = 0; k < x->p->nrun; k++)
+        ns[k] = (double)x->p->ns[k] * (1 + PEAKS_LEAN * (double)k / x->p->nrun);
+    for (uint32_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        timeline_restore(x->t, &base);
+        x->m->order = orders[i];
+        peaks_cut(x->m, cut, ns, x->cost_limit, PEAKS);
+        x->m->order = AT_PEAK;
+        finish(x);
+    }
+    arena_free(a);
+}
+
 void seek_starts(Seek *x) {
     static const MendOrder orders[] = {AT_PEAK, AT_FIRST, AT_LAST, AT_RANDOM};
     Arena *a = arena_new();
@@ -108,6 +132,7 @@ void seek_starts(Seek *x) {
         x->m->order = orders[i];
         finish(x);
     }
+    if (!x->quick && x->p->nrun <= PEAKS_RUNS) start_from_peaks(x);
     arena_free(a);
 }
 

@@ -4,6 +4,8 @@
 #include "test.h"
 
 #include "mend.h"
+#include "peaks.h"
+#include "search.h"
 #include "timeline.h"
 
 static bool reads(const Problem *p, uint32_t run, StorageId x) {
@@ -185,6 +187,34 @@ static void test_mend(void) {
     CHECK(met > 150);
 }
 
+/* Iterated cuts, what they leave to repair, and local search: still a plan. */
+static void test_peaks(void) {
+    uint32_t met = 0;
+    for (uint32_t seed = 1; seed <= 200; seed++) {
+        Arena *a = arena_new();
+        Graph *g = random_step(a, seed, 20 + seed % 120);
+        const Cost *c = cost_opaque(a, g);
+        const Problem *p = problem_new(a, g, c, NULL, true);
+        Timeline *t = timeline_new(a, p);
+        int64_t peak = timeline_peak(t), floor = (int64_t)p->floor_bytes;
+        Mender *m = mender_new(a, t, floor + (peak - floor) * (int64_t)(3 + seed % 7) / 10);
+        m->order = seed % 4;
+        met += peaks_cut(m, cut_new(a, p), NULL, p->base_ns * 20, 50);
+        CHECK(timeline_is_legal(t));
+        CHECK(verified(g, c, timeline_plan(a, t, UINT64_MAX / 4, "test")));
+        if (mend(m, p->base_ns * 20, 1000)) {
+            uint64_t before = t->cost_ns;
+            search_improve(m, 100000);
+            CHECK(t->cost_ns <= before);
+            CHECK(timeline_peak(t) <= m->capacity);
+            CHECK(timeline_is_legal(t));
+            CHECK(verified(g, c, timeline_plan(a, t, UINT64_MAX / 4, "test")));
+        }
+        arena_free(a);
+    }
+    CHECK(met > 10);
+}
+
 /* A chain y1..y4, then backward: with room for y1, y3, y4 only, y2 has to be made again once.
  * Units: activations of 100 floats. */
 static void test_chain(void) {
@@ -207,6 +237,7 @@ int main(void) {
     test_changes();
     test_many_at_one_place();
     test_mend();
+    test_peaks();
     test_chain();
     return test_end();
 }
