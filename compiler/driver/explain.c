@@ -182,7 +182,10 @@ static void print_bound(FILE *out, Arena *a, const Options *o, const Work *w) {
             100 * b.overhead, 100 * b.retention, 100 * b.cut);
     if (b.windows == 1) fprintf(out, " (at '%s')", short_name(a, g->node[b.node].name));
     if (b.windows > 1) fprintf(out, " (in %u windows)", b.windows);
-    fputc('\n', out);
+    fprintf(out, "\nthat is with first runs in the graph's order; in any order: %.4f %%\n",
+            100 * b.any_order);
+    if (!plan_keeps_order(g, w->cost, w->plan))
+        fprintf(out, "first runs stand in another order, since the graph's needs more memory\n");
 }
 
 static void print_all(FILE *out, Arena *a, const Work *w, const PlanFacts *f) {

@@ -50,9 +50,10 @@ void report_fields(Text *t, const Work *w, double bound, uint64_t min) {
         text_str(t, "null");
 }
 
-/* A solver's proof speaks of the graph's order, as plan_bound does, or of less. */
+/* A solver's proof speaks of the graph's order, of the plan's own, or of less. */
 static double bound_of(const Options *o, const Work *w) {
-    double bound = plan_bound(w->step, w->cost, w->plan->budget, o->plan.bytes_only).overhead;
+    PlanBound b = plan_bound(w->step, w->cost, w->plan->budget, o->plan.bytes_only);
+    double bound = plan_bound_for(&b, w->step, w->cost, w->plan);
     const PlanProof *x = w->plan->proof;
     bool same = x && !x->own_order && !x->published;
     return same && x->bound > bound ? x->bound : bound;

@@ -83,12 +83,16 @@ static void plan_rows(Arena *a, Diag *d, const Options *o, const Work *w, SweepR
         r->plan = plan_for(a, best, r->budget);
         r->from = best->budget;
     }
+    bool keeps = true; /* a bound for the graph's order says nothing about other plans */
+    for (uint32_t i = 0; i < s->n && keeps; i++)
+        keeps = !s->at[i].plan || plan_keeps_order(w->step, w->cost, s->at[i].plan);
     double bound = 0;
     for (uint32_t i = s->n; i-- > 0;) {
         SweepRow *r = &s->at[i];
         if (r->budget < w->floor) continue;
-        double own = plan_bound(w->step, w->cost, r->budget, o->plan.bytes_only).overhead;
-        if (r->bound > own) own = r->bound; /* a solver's */
+        PlanBound b = plan_bound(w->step, w->cost, r->budget, o->plan.bytes_only);
+        double own = keeps ? b.overhead : b.any_order;
+        if (keeps && r->bound > own) own = r->bound; /* a solver's */
         r->bound = bound = own > bound ? own : bound;
     }
 }

@@ -68,6 +68,8 @@ typedef struct {
 /* The best of some points of the base order and of windows between them. capacity: bytes of the
  * arena. */
 void cut_bound(Arena *a, const Problem *p, uint64_t capacity, CutBound *best);
+/* The same, valid for every order of first runs that plan.h allows. */
+void cut_bound_any_order(Arena *a, const Problem *p, uint64_t capacity, CutBound *best);
 /* The base order at `run` as a CutPoint whose arrays live in a; false when the run's own working
  * set does not fit. */
 bool cut_base_point(Arena *a, const Problem *p, uint32_t run, uint64_t capacity, CutPoint *at);

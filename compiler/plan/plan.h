@@ -7,7 +7,8 @@
  *
  * Plan invariants (checked by plan_verify, which shares no code with the strategies):
  *  P1 every node but free views runs at least once; CLS_EFFECT nodes exactly once. The first runs
- *     stand in an order that P2 and P3 allow: updates may wait for the end of the step.
+ *     stand in any order that P2 and P3 allow: most planners keep the graph's, or let updates wait
+ *     for the end of the step; `static` and `ilp` may take another one where it pays.
  *  P2 a run finds all its inputs resident (persistent ones always are).
  *  P3 no node that reads a persistent value runs after a node that mutates it (I5, for reruns
  *     too); nodes that mutate the same value run in graph order.
@@ -89,6 +90,7 @@ typedef struct {
                             best of all of these), ilp, ilp-checkmate; NULL: static */
     int effort;          /* 0..3 */
     bool bytes_only;     /* --accounting bytes: no addresses */
+    bool keep_order;     /* first runs in the graph's order, updates there or later */
     bool quick;          /* any plan will do; plan_min_budget: an estimate will do */
     double time_limit;   /* seconds for ilp; 0: PLAN_TIME_LIMIT */
     Text *model;         /* ilp: gets its last program in CPLEX LP format; or NULL */
@@ -105,16 +107,20 @@ PlanStatus plan_make(Arena *a, const Graph *g, const Cost *c, const PlanOptions 
 bool plan_known(const char *planner);
 
 /* ---- lower.c ------------------------------------------------------------------------------- */
-/* Proven for any recomputation, with first runs in the base order and updates at their place or
- * later. */
+/* Proven for any recomputation. */
 typedef struct {
     bool feasible;         /* false: no plan exists; nothing else is valid then */
-    double overhead;       /* plan_overhead of any plan is at least this */
+    double any_order;      /* plan_overhead of any plan is at least this */
+    double overhead;       /* the same for plans with first runs in the graph's order and updates at
+                              their place or later: plan_keeps_order */
     double retention, cut; /* what the two kinds of bound say; see lower.c */
     NodeId node;           /* the cut is the larger one, at this node; NO_ID: retention is */
     uint32_t windows;      /* 1: the cut at this node alone; more: at several, this is the best */
 } PlanBound;
 PlanBound plan_bound(const Graph *g, const Cost *c, uint64_t budget, bool bytes_only);
+bool plan_keeps_order(const Graph *g, const Cost *c, const Plan *p);
+/* What of it holds for this plan. */
+double plan_bound_for(const PlanBound *b, const Graph *g, const Cost *c, const Plan *p);
 
 /* ---- bounds.c ------------------------------------------------------------------------------ */
 /* bytes_only: by byte sums without rounding and addresses, as PlanOptions.bytes_only counts. */

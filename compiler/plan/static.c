@@ -10,8 +10,10 @@
  * so the result is never worse than any of them. Work is counted in elementary steps: same input,
  * same plan.
  *
- * Updates at the end of the step are tried when updates in place gave no plan, or when the
+ * First runs stand in the graph's order unless order.c has one that pays. Updates at the end of the
+ * step are tried when updates in place gave no plan, or when the
  * gradients that would wait are few. */
+#include "order.h"
 #include "seek.h"
 #include "strategy.h"
 
@@ -171,17 +173,23 @@ static uint64_t waiting_bytes(const Problem *p) {
     return bytes;
 }
 
+/* First runs in another order, when that can pay. */
+static void try_reordered(Search *x, Arena *scratch, const Problem *p) {
+    const NodeId *order = order_find(scratch, p, plan_capacity(p, x->o->budget));
+    x->impossible = false;
+    if (order) try_all(x, scratch, problem_new(scratch, p->g, p->c, order, p->align == 1));
+}
+
 static Plan *search(Arena *a, const Problem *p, const Problem *deferred, const PlanOptions *o) {
     Arena *scratch = arena_new();
     Search x = {.a = a, .o = o, .work = SIM_WORK + SIM_WORK_RUN * (uint64_t)p->nrun};
     try_all(&x, scratch, p);
-    if (x.impossible) {
-        arena_free(scratch);
-        return NULL;
+    if (!x.impossible) {
+        if (!is_enough(&x)) try_published(&x, p);
+        bool few = waiting_bytes(p) < plan_capacity(p, o->budget) / 16;
+        if (deferred && (!x.best || (few && !o->quick))) try_all(&x, scratch, deferred);
     }
-    if (!is_enough(&x)) try_published(&x, p);
-    bool few = waiting_bytes(p) < plan_capacity(p, o->budget) / 16;
-    if (deferred && (!x.best || (few && !o->quick))) try_all(&x, scratch, deferred);
+    if (!o->keep_order && !is_enough(&x)) try_reordered(&x, scratch, p);
     arena_free(scratch);
     return x.best;
 }

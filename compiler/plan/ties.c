@@ -30,6 +30,7 @@ typedef struct {
     /* per window after the first, and storage */
     double *m, *best, *slope;
     double *none; /* per storage: zeros */
+    bool *tied;   /* per window and storage: made before the window in front of it */
 } Ties;
 
 static double *row(const Ties *t, double *x, uint32_t j) {
@@ -37,9 +38,18 @@ static double *row(const Ties *t, double *x, uint32_t j) {
 }
 
 static bool is_tied(const Ties *t, uint32_t j, StorageId s) {
+    return t->tied[(uint64_t)j * t->p->nstorage + s];
+}
+
+static void fill_tied(Ties *t) {
     const Problem *p = t->p;
-    return p->is_temp[s] && p->bytes[s] && p->def[s] != NO_ID && p->def[s] < t->run[j - 1] &&
-           !p->effect[p->def[s]];
+    for (uint32_t j = 1; j < t->n; j++) {
+        base_point_set(t->point, t->run[j - 1], t->run[j]);
+        for (StorageId s = 0; s < p->nstorage; s++)
+            t->tied[(uint64_t)j * p->nstorage + s] =
+                p->is_temp[s] && p->bytes[s] && p->def[s] != NO_ID && !p->effect[p->def[s]] &&
+                base_point_before(t->point, p->def[s], t->run[j - 1]);
+    }
 }
 
 /* Adds what window j says to the slopes; returns its part of the value. */
@@ -103,7 +113,9 @@ double ties_bound(Arena *a, Cut *c, BasePoint *b, const uint32_t *run, uint32_t 
     t.slope = ARENA_ARRAY(a, double, size);
     t.none = ARENA_ARRAY(a, double, p->nstorage);
     t.price = ARENA_ARRAY(a, double, n);
+    t.tied = ARENA_ARRAY(a, bool, (uint64_t)n * p->nstorage);
     for (uint32_t j = 0; j < n; j++) t.price[j] = price;
+    fill_tied(&t);
     double best = 0, reach = 0.05;
     uint32_t idle = 0;
     for (uint32_t i = 0; i < rounds && n > 1; i++) {

@@ -77,11 +77,46 @@ BasePoint base_point_new(Arena *a, const Problem *p, uint64_t capacity) {
     return b;
 }
 
+void base_point_any_order(Arena *a, BasePoint *b, const Precedence *any) {
+    uint64_t n = (uint64_t)b->p->nrun + 1;
+    b->any = any;
+    b->before = ARENA_ARRAY(a, bool, n);
+    b->after = ARENA_ARRAY(a, bool, n);
+    b->within = ARENA_ARRAY(a, bool, n);
+    b->stack = ARENA_ARRAY(a, uint32_t, n);
+}
+
+/* A view that need not be made before the point is no excuse for its storage. */
+static void need_tensor(BasePoint *b, uint32_t t) {
+    const Problem *p = b->p;
+    if (p->def[t] != NO_ID && !b->before[p->def[t]]) t = p->storage[t];
+    if (p->def[t] != NO_ID && b->before[p->def[t]]) b->need[t] = true;
+}
+
+/* What runs after the point and before `until` in every order, or `until` itself, read of what is
+ * made before the point in every order. */
+static void need_in_any_order(BasePoint *b, uint32_t run, uint32_t until) {
+    const Problem *p = b->p;
+    bool end = until == p->nrun;
+    memset(b->before, false, p->nrun);
+    memset(b->after, false, p->nrun);
+    memset(b->within, end, p->nrun);
+    precede_mark(&b->any->before, run, b->before, b->stack);
+    precede_mark(&b->any->after, run, b->after, b->stack);
+    if (!end) precede_mark(&b->any->before, until, b->within, b->stack);
+    b->before[run] = b->after[run] = false;
+    for (uint32_t r = run + 1; r < p->nrun; r++)
+        if (b->after[r] && b->within[r]) EACH(p->in, r, t) need_tensor(b, t);
+    for (uint32_t i = 0; i < p->noutput && end; i++) need_tensor(b, p->output[i]);
+}
+
 bool base_point_set(BasePoint *b, uint32_t run, uint32_t until) {
     const Problem *p = b->p;
     memset(b->state, CUT_MAY_KEEP, p->nstorage);
     memset(b->need, false, p->ntensor);
-    if (until == p->nrun)
+    if (b->any)
+        need_in_any_order(b, run, until);
+    else if (until == p->nrun)
         for (uint32_t t = 0; t < p->ntensor; t++)
             b->need[t] = p->def[t] != NO_ID && p->def[t] < run && b->last[t] > run;
     else
@@ -133,7 +168,7 @@ static void fill_excess(Arena *a, const Problem *p, const uint32_t *last, uint64
 /* Points of each kind that are looked at, more in small problems; cuts that say whether one is
  * worth more; parts of the step that give a point each to the chain of windows; what the ascent of
  * tied windows may take, in runs. */
-enum { SAMPLES = 16, SMALL = 30000, SCREEN = 2, PARTS = 12, MOST_PARTS = 48 };
+enum { NEARBY = 16, SAMPLES = 16, SMALL = 30000, SCREEN = 2, PARTS = 12, MOST_PARTS = 48 };
 /* What the ascent of tied windows and a tree may take, in runs; trees, times runs. */
 enum { TIE_WORK = 60000, TREE_WORK = 40000, SMALL_TREES = 4000 };
 static const double close_to_best = 0.98, worth_tying = 0.8;
@@ -148,6 +183,7 @@ typedef struct {
     Arena *a;
     Cut *cut;
     BasePoint point;
+    const uint32_t *path; /* precede_path, for all orders; else NULL */
     uint32_t samples;
     VEC(uint32_t) peak;
     VEC(Spot) seen;
@@ -166,9 +202,22 @@ static double window_value(Scan *x, uint32_t run, uint32_t until, double guess, 
     return r->value;
 }
 
+/* For all orders: the run nearby that has most others before or after it in every order. */
+static uint32_t anchor(const Scan *x, uint32_t run) {
+    uint32_t best = run, near = x->p->nrun / 64 < NEARBY ? x->p->nrun / 64 : NEARBY;
+    for (uint32_t r = run < near ? 0 : run - near; r < x->p->nrun && r <= run + near; r++)
+        if (!x->p->effect[r] && x->path[r] > x->path[best]) best = r;
+    return best;
+}
+
 static void look(Scan *x, uint32_t run) {
     CutBound *best = x->best;
     CutResult r;
+    if (x->path) {
+        run = anchor(x, run);
+        for (uint32_t i = 0; i < x->seen.n; i++)
+            if (x->seen.at[i].run == run) return;
+    }
     uint32_t end = x->p->nrun;
     double v = 0;
     if (best->run != NO_ID) v = window_value(x, run, end, best->price, SCREEN, &r);
@@ -254,7 +303,9 @@ static void chain_windows(Scan *x) {
         double open = window_value(x, link[i], x->p->nrun, x->best->price, 0, &r), price = r.price;
         pair[i] = 0;
         value[i] = open;
+        const bool *after = x->point.after; /* of link[i], also when others have been looked at */
         for (uint32_t j = i + 1; j < n && x->best->feasible; j++) {
+            if (after && !after[link[j]]) continue;
             if (open + value[j] <= pair[i]) continue; /* a window is worth no more than the rest */
             double v = window_value(x, link[i], link[j], price, SCREEN + 1, &r) + value[j];
             if (v <= pair[i]) continue;
@@ -301,7 +352,7 @@ static void branch_at_best(Scan *x) {
     }
 }
 
-void cut_bound(Arena *a, const Problem *p, uint64_t capacity, CutBound *best) {
+static void scan(Arena *a, const Problem *p, uint64_t capacity, bool any_order, CutBound *best) {
     *best = (CutBound){.feasible = p->floor_bytes <= capacity,
                        .run = NO_ID,
                        .keep = ARENA_ARRAY(a, bool, p->nstorage),
@@ -314,6 +365,12 @@ void cut_bound(Arena *a, const Problem *p, uint64_t capacity, CutBound *best) {
               .point = base_point_new(scratch, p, capacity),
               .samples = SAMPLES + SMALL / (p->nrun + 1),
               .best = best};
+    Precedence any;
+    if (any_order) {
+        any = precede_new(scratch, p);
+        base_point_any_order(scratch, &x.point, &any);
+        x.path = precede_path(scratch, &any, p->nrun);
+    }
     double *over = ARENA_ARRAY(scratch, double, (uint64_t)p->nrun + 1),
            *set = ARENA_ARRAY(scratch, double, p->nrun);
     fill_excess(scratch, p, x.point.last, capacity, over, set);
@@ -332,4 +389,12 @@ void cut_bound(Arena *a, const Problem *p, uint64_t capacity, CutBound *best) {
         branch_at_best(&x);
     }
     arena_free(scratch);
+}
+
+void cut_bound(Arena *a, const Problem *p, uint64_t capacity, CutBound *best) {
+    scan(a, p, capacity, false, best);
+}
+
+void cut_bound_any_order(Arena *a, const Problem *p, uint64_t capacity, CutBound *best) {
+    scan(a, p, capacity, true, best);
 }

@@ -4,6 +4,7 @@
 #define DTRC_WINDOWS_H
 
 #include "cut.h"
+#include "precede.h"
 
 /* A point of the base order, with room for its arrays. */
 typedef struct {
@@ -13,13 +14,24 @@ typedef struct {
     uint8_t *state;
     bool *need;
     uint32_t *last; /* per tensor: last use; Problem.nrun for outputs */
+    /* For all orders, else NULL; then per run: comes before, after the point, before `until` in any
+     * order */
+    const Precedence *any;
+    bool *before, *after, *within;
+    uint32_t *stack;
 } BasePoint;
 
 /* capacity: bytes of the arena. */
 BasePoint base_point_new(Arena *a, const Problem *p, uint64_t capacity);
+/* From now on, points are about what every order needs. */
+void base_point_any_order(Arena *a, BasePoint *b, const Precedence *any);
 /* The point at `run` with uses up to the first run of `until`, or to the end (Problem.nrun). False:
- * the working set does not fit. */
+ * the working set does not fit. In all orders, `until` must be after `run`. */
 bool base_point_set(BasePoint *b, uint32_t run, uint32_t until);
+/* Whether r comes before `run`, at which the point is, in the base order or in all orders. */
+static inline bool base_point_before(const BasePoint *b, uint32_t r, uint32_t run) {
+    return b->any ? b->before[r] : r < run;
+}
 
 /* ---- ties.c ---- */
 /* A lower bound on extra time from the windows that begin at run[0] < run[1] < ..; at least the sum

@@ -184,7 +184,11 @@ static void check_tiny(const Graph *g, const Cost *c, uint64_t budget) {
     Arena *t = arena_new();
     const Problem *p = problem_new(t, g, c, NULL, true);
     int best = exhaustive(t, p, budget - p->persistent_bytes, 300);
-    PlanOptions o = {.budget = budget, .planner = "ilp", .effort = 1, .bytes_only = true};
+    PlanOptions o = {.budget = budget,
+                     .planner = "ilp",
+                     .effort = 1,
+                     .bytes_only = true,
+                     .keep_order = true};
     Plan *plan;
     PlanStatus st = plan_make(t, g, c, &o, &plan); /* verifies what it returns */
     CHECK(best != EXHAUSTIVE_NONE || st == PLAN_INFEASIBLE);
@@ -283,8 +287,10 @@ static void published_program(void) {
         Cost *c = cost_opaque(t, g);
         uint64_t low = plan_floor(g, c, true), high = plan_peak_without_budget(g, c, true);
         const Problem *p = problem_new(t, g, c, NULL, true);
-        PlanOptions o = {
-            .budget = (low + high) / 2, .planner = "ilp-checkmate", .bytes_only = true};
+        PlanOptions o = {.budget = (low + high) / 2,
+                         .planner = "ilp-checkmate",
+                         .bytes_only = true,
+                         .keep_order = true};
         Plan *plan;
         int best = exhaustive(t, p, o.budget - p->persistent_bytes, 300);
         if (plan_make(t, g, c, &o, &plan) == PLAN_OK && plan->proof && best != EXHAUSTIVE_NONE) {
