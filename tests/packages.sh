@@ -6,7 +6,7 @@ packages_build="gcc libc6-dev make cmake ninja-build pkg-config libdnnl-dev libo
   protobuf-c-compiler protobuf-compiler libcjson-dev zlib1g-dev libmd-dev libglpk-dev"
 # For the Python parts of the tests and of models/ (always Debian's own /usr/bin/python3).
 packages_python="python3 python3-numpy python3-onnx"
-packages_test="libonnx-testdata clang-format"
+packages_test="libonnx-testdata clang-format glpk-utils coinor-cbc"
 # For the fuzz targets (libFuzzer comes with clang's runtime).
 packages_fuzz="clang libclang-rt-dev libomp-dev"
 

@@ -288,6 +288,11 @@ static void relax_rounds(Ilp *x) {
     }
 }
 
+static void print_model(Ilp *x, Arena *t, const Stages *s) {
+    x->model->n = 0;
+    mip_print(x->model, s->mip, head_of(t, x, s));
+}
+
 static Next solve_round(Ilp *x, Arena *t) {
     double most = isinf(x->best) ? INFINITY : x->best - x->step;
     if (is_proven(x)) return optimal(x);
@@ -296,10 +301,7 @@ static Next solve_round(Ilp *x, Arena *t) {
     x->proof->points = x->npoint;
     x->proof->columns = s->mip->column.n;
     x->proof->rows = s->mip->row.n;
-    if (x->model) {
-        x->model->n = 0;
-        mip_print(x->model, s->mip, head_of(t, x, s));
-    }
+    if (x->model) print_model(x, t, s);
     MipOptions mo = {.seconds = x->deadline - now(),
                      .cutoff = (most + x->step / 100) / s->unit,
                      .memory_mib = MEMORY_MIB,
@@ -321,6 +323,13 @@ static Next solve_round(Ilp *x, Arena *t) {
 /* A first point whose cut is below this part of the known bound is one of many that matter. */
 static const double FAR = 0.9;
 
+/* Without any round, because the bound was met from the start: that of the first point. */
+static void print_first_model(Ilp *x) {
+    Arena *t = arena_new();
+    print_model(x, t, stages_new(t, x->p, x->capacity, x->point, x->npoint, INFINITY));
+    arena_free(t);
+}
+
 static void run_rounds(Ilp *x) {
     Next next = add_candidate(x) ? GO_ON : end(x, "open");
     if (next == GO_ON && x->candidate[0].value < FAR * x->bound) relax_rounds(x);
@@ -329,6 +338,7 @@ static void run_rounds(Ilp *x) {
         next = solve_round(x, t);
         arena_free(t);
     }
+    if (x->model && !x->model->n) print_first_model(x);
 }
 
 /* ---- start and end ---- */
