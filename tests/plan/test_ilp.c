@@ -229,7 +229,7 @@ static void unit_chain(void) {
     Maker m = maker_new(a, 1);
     ValueId f[16], last;
     for (uint32_t i = 0; i < 16; i++)
-        f[i] = node(&m, OP_Opaque, PHASE_FORWARD, 1, 1, i > 0, &f[i - 1], 1);
+        f[i] = node(&m, OP_Opaque, PHASE_FORWARD, 1, 1, i > 0, i ? &f[i - 1] : NULL, 1);
     last = node(&m, OP_Opaque, PHASE_FORWARD, 1, 1, 1, &f[15], 1);
     for (uint32_t i = 16; i-- > 0;) {
         ValueId in[] = {last, i ? f[i - 1] : last};
