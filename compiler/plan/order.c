@@ -9,8 +9,8 @@
  *
  * Candidates. List scheduling: of the runs that can go next the one that frees most, less what it
  * makes. Local search: single runs go to the best place between what must come before and after
- * them, where places are judged by the squares of bytes over the capacity, summed over positions;
- * and as long as that changes something. Both rearrange updates and views, too. */
+ * them, judged by the squares of bytes over the capacity, summed over positions, for as long as
+ * that changes something; from p's order and from that of the list. Updates and views move, too. */
 #include "order.h"
 
 #include "cut.h"

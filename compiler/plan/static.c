@@ -10,9 +10,9 @@
  * so the result is never worse than any of them. Work is counted in elementary steps: same input,
  * same plan.
  *
- * First runs stand in the graph's order unless order.c has one that pays. Updates at the end of the
- * step are tried when updates in place gave no plan, or when the
- * gradients that would wait are few. */
+ * First runs stand in the graph's order unless order.c has one that pays; what that gives is taken
+ * only when it is cheaper. Updates at the end of the step are tried when updates in place gave no
+ * plan, or when the gradients that would wait are few. */
 #include "order.h"
 #include "seek.h"
 #include "strategy.h"

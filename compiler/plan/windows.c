@@ -22,6 +22,14 @@
  * windows, so bounds of consecutive windows, the last one open, add up. That pays where several
  * moments are tight for different reasons; ties.c makes more of it.
  *
+ * All orders. At the first run of x in any order, what must come before x has run and what must
+ * come after it has not (precede.c). So the same holds with the storages that are made by the
+ * former and read by the latter, or by the end of the step; effects count like other runs. A view
+ * that need not be made before x may be: its storage has to be there all the same when the view is
+ * read. Windows x < y take y from what comes after x, and count what comes between the two in every
+ * order. Points are moved to a run on a longest path nearby, which has the most others before and
+ * after it.
+ *
  * Whole storages. The dual may keep half a storage; branch.c closes that at the best point.
  *
  * Points. Local maxima of memory all over the step, then ever closer to the best one; where the
