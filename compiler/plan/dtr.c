@@ -36,7 +36,8 @@ static Plan *try_capacity(Arena *a, Sim *s, const PlanOptions *o, DtrHeuristic h
 Plan *plan_dtr(Arena *a, const Problem *p, const PlanOptions *o, DtrHeuristic h, uint64_t limit) {
     Arena *scratch = arena_new();
     Sim *s = sim_new(scratch, p);
-    uint64_t capacity = plan_capacity(p, o->budget), work = 2 * plan_sim_work(p) / (o->quick ? 16 : 1);
+    uint64_t capacity = plan_capacity(p, o->budget),
+             work = 2 * plan_sim_work(p) / (o->quick ? 16 : 1);
     uint64_t thrash = p->base_ns < UINT64_MAX / THRASH ? p->base_ns * THRASH : UINT64_MAX;
     Plan *best = NULL;
     uint64_t step = PLAN_ALIGN;

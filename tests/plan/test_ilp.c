@@ -184,11 +184,8 @@ static void check_tiny(const Graph *g, const Cost *c, uint64_t budget) {
     Arena *t = arena_new();
     const Problem *p = problem_new(t, g, c, NULL, true);
     int best = exhaustive(t, p, budget - p->persistent_bytes, 300);
-    PlanOptions o = {.budget = budget,
-                     .planner = "ilp",
-                     .effort = 1,
-                     .bytes_only = true,
-                     .keep_order = true};
+    PlanOptions o = {
+        .budget = budget, .planner = "ilp", .effort = 1, .bytes_only = true, .keep_order = true};
     Plan *plan;
     PlanStatus st = plan_make(t, g, c, &o, &plan); /* verifies what it returns */
     CHECK(best != EXHAUSTIVE_NONE || st == PLAN_INFEASIBLE);
