@@ -457,6 +457,7 @@ Plan *plan_ilp(Arena *a, const Problem *p, const Problem *late, const PlanOption
     fill_candidates(x);
     run_rounds(x);
     if (!o->bytes_only) pack_tighter(x);
+    x->p = p; /* the scratch arena may hold the problem in the plan's order; times are the same */
     arena_free(x->scratch);
     if (!x->plan) return NULL;
     double open = extra(x, x->plan->cost_ns) - x->bound;
