@@ -512,8 +512,8 @@ static Lists reads_of(Arena *a, const Problem *p, bool views) {
                ARENA_ARRAY(a, uint32_t, (uint64_t)p->in.first[p->nrun] + p->noutput)};
     uint32_t *mark = ARENA_ARRAY(a, uint32_t, p->ntensor), n = 0;
     for (uint32_t r = 0; r <= p->nrun; r++) {
-        const uint32_t *in = r < p->nrun ? p->in.at + p->in.first[r] : p->output;
         uint32_t nin = r < p->nrun ? list_len(&p->in, r) : p->noutput;
+        const uint32_t *in = !nin ? NULL : r < p->nrun ? p->in.at + p->in.first[r] : p->output;
         for (uint32_t i = 0; i < nin; i++) {
             uint32_t x = views ? in[i] : p->storage[in[i]];
             if (views ? x < p->nstorage : !p->is_temp[x]) continue;
