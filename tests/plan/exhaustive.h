@@ -22,6 +22,7 @@ typedef struct {
     int *dist;
     uint32_t *link, *head; /* states in a bucket of equal time */
     int most;
+    bool in_order; /* effects at their place only */
 } Exhaustive;
 
 static inline bool ex_has(uint32_t set, uint32_t bit) {
@@ -93,6 +94,7 @@ static inline void ex_expand(Exhaustive *x, uint32_t set, uint32_t at, int time)
         if (ex_has(set, x->bit_of_tensor[s])) ex_reach(x, ex_without(x, set, s), at, time);
     for (uint32_t r = 0; r < p->nrun; r++) {
         bool next = at < x->nfirst && x->first[at] == r;
+        if (x->in_order && p->effect[r] && !next) continue;
         if (p->effect[r] ? ex_has(set, x->bit_of_effect[r]) : !next && r >= x->first[at]) continue;
         /* effects not before their place */
         if (p->effect[r] && x->first[at] < r) continue;
@@ -122,7 +124,7 @@ static inline bool ex_number(Exhaustive *x) {
     }
     for (uint32_t r = 0; r < p->nrun; r++) {
         x->bit_of_effect[r] = p->effect[r] ? x->nbit++ : NO_ID;
-        if (!p->effect[r]) x->first[x->nfirst++] = r;
+        if (!p->effect[r] || x->in_order) x->first[x->nfirst++] = r;
     }
     x->first[x->nfirst] = p->nrun;
     return x->nbit <= EXHAUSTIVE_BITS;
@@ -130,8 +132,10 @@ static inline bool ex_number(Exhaustive *x) {
 
 /* Extra time of the cheapest schedule; EXHAUSTIVE_NONE: there is none up to `most` ns of extra
  * time, or the problem is too large. */
-static inline int exhaustive(Arena *a, const Problem *p, uint64_t capacity, int most) {
-    Exhaustive x = {.p = p, .capacity = capacity, .most = (int)p->base_ns + most};
+static inline int exhaustive_how(Arena *a, const Problem *p, uint64_t capacity, int most,
+                                 bool in_order) {
+    Exhaustive x = {
+        .p = p, .capacity = capacity, .most = (int)p->base_ns + most, .in_order = in_order};
     if (!ex_number(&x)) return EXHAUSTIVE_NONE;
     uint32_t n = (x.nfirst + 1) << x.nbit, nbucket = (uint32_t)x.most + 1;
     x.dist = ARENA_ARRAY(a, int, n);
@@ -151,6 +155,10 @@ static inline int exhaustive(Arena *a, const Problem *p, uint64_t capacity, int 
         }
     }
     return EXHAUSTIVE_NONE;
+}
+
+static inline int exhaustive(Arena *a, const Problem *p, uint64_t capacity, int most) {
+    return exhaustive_how(a, p, capacity, most, false);
 }
 
 #endif
