@@ -9,7 +9,6 @@
  * it. */
 #include "mend.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -405,7 +404,7 @@ bool mend_try_out(Mender *m, uint32_t item) {
 
 typedef struct {
     double key;
-    uint32_t item, run;
+    uint32_t item;
 } Ranked;
 
 static int ranked_cmp(const void *x, const void *y) {
@@ -438,8 +437,7 @@ void mend_reduce(Mender *m, ReduceOrder order) {
         Ranked *r = ARENA_ARRAY(scratch, Ranked, (uint64_t)l->n + 1);
         uint32_t n = l->n;
         timeline_number(t);
-        for (uint32_t i = 0; i < n; i++)
-            r[i] = (Ranked){rank(t, l->at[i], order), l->at[i], t->item.at[l->at[i]].run};
+        for (uint32_t i = 0; i < n; i++) r[i] = (Ranked){rank(t, l->at[i], order), l->at[i]};
         qsort(r, n, sizeof *r, ranked_cmp);
         any = false;
         for (uint32_t i = 0; i < n; i++)

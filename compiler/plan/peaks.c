@@ -89,7 +89,7 @@ static bool apply(Peaks *k, Arena *a, uint32_t x, const CutResult *r) {
     m->rerun_after = key;
     for (uint32_t i = 0; i < n && ok; i++) ok = mend_drop(m, list[i].life, x);
     m->rerun = NULL;
-    return ok && timeline_peak(m->t) <= m->capacity;
+    return ok;
 }
 
 bool peaks_cut(Mender *m, Cut *cut, const double *ns, uint64_t cost_limit, uint32_t rounds) {

@@ -47,6 +47,12 @@ static void remember(Seek *x) {
     x->kept[at] = timeline_save(x->kept_arena, x->t);
 }
 
+static void reduce_and_remember(Seek *x) {
+    mend_reduce(x->m, BY_DENSITY);
+    timeline_forget(x->t);
+    remember(x);
+}
+
 /* Repairs and reduces the timeline as it is. */
 static bool finish(Seek *x) {
     Mender *m = x->m;
@@ -55,22 +61,16 @@ static bool finish(Seek *x) {
     m->extend = true;
     m->price = 0;
     if (!mend(m, x->cost_limit, steps)) return false;
-    mend_reduce(m, BY_DENSITY);
-    timeline_forget(x->t);
-    remember(x);
+    reduce_and_remember(x);
     return true;
 }
 
 bool seek_offer(Seek *x, const Sequence *s) {
     timeline_restore(x->t, s);
     x->m->order = AT_PEAK;
-    if (timeline_peak(x->t) <= x->m->capacity) {
-        mend_reduce(x->m, BY_DENSITY);
-        timeline_forget(x->t);
-        remember(x);
-        return true;
-    }
-    return finish(x);
+    if (timeline_peak(x->t) > x->m->capacity) return finish(x);
+    reduce_and_remember(x); /* also when it costs more than the limit: less afterwards, perhaps */
+    return true;
 }
 
 /* What the cut at the worst moment keeps. Repeated layers tie: at the price where one of them is
@@ -99,19 +99,21 @@ static void start_from_cuts(Seek *x) {
     arena_free(a);
 }
 
-/* One cut after the other, where the peak is or from the beginning on. */
+/* A cut where the peak is, at the first or at the last place over the capacity, and repair for the
+ * rest; or one cut after the other. */
 static void start_from_peaks(Seek *x) {
     static const MendOrder orders[] = {AT_PEAK, AT_FIRST, AT_LAST};
+    enum { NORDER = sizeof orders / sizeof *orders };
     Arena *a = arena_new();
     Sequence base = sequence_base(a, x->p);
     Cut *cut = cut_new(a, x->p);
     double *ns = ARENA_ARRAY(a, double, x->p->nrun);
     for (uint32_t k = 0; k < x->p->nrun; k++)
         ns[k] = (double)x->p->ns[k] * (1 + PEAKS_LEAN * (double)k / x->p->nrun);
-    for (uint32_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+    for (uint32_t i = 0; i < 2 * NORDER; i++) {
         timeline_restore(x->t, &base);
-        x->m->order = orders[i];
-        peaks_cut(x->m, cut, ns, x->cost_limit, PEAKS);
+        x->m->order = orders[i % NORDER];
+        peaks_cut(x->m, cut, ns, x->cost_limit, i < NORDER ? 1 : PEAKS);
         x->m->order = AT_PEAK;
         finish(x);
     }

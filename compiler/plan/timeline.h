@@ -5,7 +5,7 @@
  * after its last use, so the sequence alone decides residency, and bytes at each position follow.
  * The first executions stand in the problem's order; all others can be inserted and removed, at the
  * price of a few binary searches and range additions. This is what reduction, repair and local
- * search work on (repair.c, reduce.c, search.c). No addresses: place.c packs the result.
+ * search work on (mend.c, peaks.c, search.c). No addresses: place.c packs the result.
  *
  * A life is one copy of a storage: from the item that makes it to the last item that reads it. An
  * item that makes several storages starts new lives for some ("kept") and writes the others to
