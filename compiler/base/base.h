@@ -72,6 +72,7 @@ static inline void bits_clear(Bits b, uint32_t i) {
 bool checked_mul(uint64_t a, uint64_t b, uint64_t *out);
 bool checked_add(uint64_t a, uint64_t b, uint64_t *out);
 size_t checked_array(uint64_t n, size_t elem); /* n*elem, or the oom handler */
+uint64_t gcd(uint64_t a, uint64_t b);          /* 0 and x: x */
 static inline uint64_t round_up(uint64_t x, uint64_t to) {
     return (x + to - 1) / to * to;
 }

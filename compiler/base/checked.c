@@ -10,6 +10,15 @@ bool checked_add(uint64_t a, uint64_t b, uint64_t *out) {
     return !__builtin_add_overflow(a, b, out);
 }
 
+uint64_t gcd(uint64_t a, uint64_t b) {
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 static bool digits(const char **s, uint64_t *out) {
     if (**s < '0' || **s > '9') return false;
     for (*out = 0; **s >= '0' && **s <= '9'; ++*s) {

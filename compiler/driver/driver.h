@@ -100,6 +100,8 @@ void ops_print(Arena *a, FILE *out);
 /* "overhead", "gap" and the rest: text on out, or one line of JSON */
 void report_plan(FILE *out, const Options *o, const Work *w);
 /* The keys of that JSON object. min: the smallest budget. */
+/* Overhead less bound; 0 where only rounding in the last digits is left. */
+double report_gap(double overhead, double bound);
 void report_fields(Text *t, const Work *w, double bound, uint64_t min);
 /* plan: what is there at the peak, what was dropped and made again; all of it with o->explain. */
 void explain_print(FILE *out, Arena *a, const Options *o, const Work *w);

@@ -13,6 +13,11 @@ static uint32_t count_storages(const Graph *g) {
     return n;
 }
 
+double report_gap(double overhead, double bound) {
+    double gap = overhead - bound;
+    return gap < 0 && gap > -1e-9 ? 0 : gap;
+}
+
 void report_fields(Text *t, const Work *w, double bound, uint64_t min) {
     const Plan *p = w->plan;
     double over = plan_overhead(p);
@@ -21,7 +26,7 @@ void report_fields(Text *t, const Work *w, double bound, uint64_t min) {
              "\"overhead\": %.6f, \"lower_bound\": %.6f, \"gap\": %.6f, "
              "\"peak_without_budget_bytes\": %llu, ",
              w->step->nnode, count_storages(w->step), (unsigned long long)p->base_ns,
-             (unsigned long long)p->cost_ns, over, bound, over - bound,
+             (unsigned long long)p->cost_ns, over, bound, report_gap(over, bound),
              (unsigned long long)w->peak);
     text_add(t,
              "\"budget_bytes\": %llu, \"persistent_bytes\": %llu, \"arena_bytes\": %llu, "
@@ -110,8 +115,8 @@ void report_plan(FILE *out, const Options *o, const Work *w) {
     fprintf(out,
             "%u nodes, %u recomputed runs: overhead %.2f %%, lower bound %.2f %%, gap %.2f points "
             "(planner %s, %.0f ms)\n",
-            w->step->nnode, p->recomputed_runs, 100 * over, 100 * bound, 100 * (over - bound),
-            p->planner, w->planning_ms);
+            w->step->nnode, p->recomputed_runs, 100 * over, 100 * bound,
+            100 * report_gap(over, bound), p->planner, w->planning_ms);
     if (p->proof) proof_print(out, p);
 }
 

@@ -113,7 +113,7 @@ static void print_text(const SweepRows *s, const Work *w, uint64_t min) {
         }
         double over = plan_overhead(r->plan);
         printf("  %6.2f %%  %6.2f %%  %7.2f  %10u", 100 * over, 100 * r->bound,
-               100 * (over - r->bound), r->plan->recomputed_runs);
+               100 * report_gap(over, r->bound), r->plan->recomputed_runs);
         if (r->from != r->budget) printf("  plan of %s", format_bytes(b2, r->from));
         putchar('\n');
     }

@@ -24,15 +24,6 @@ static int event_cmp(const void *x, const void *y) {
     return a->block < b->block ? -1 : a->block > b->block;
 }
 
-static uint64_t gcd(uint64_t a, uint64_t b) {
-    while (b) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static void cut_time(Arena *a, Sections *s, const LayBlock *b) {
     uint32_t n = s->n;
     Event *e = ARENA_ARRAY(a, Event, 2 * (uint64_t)n);

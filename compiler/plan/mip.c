@@ -87,15 +87,6 @@ void mip_row(Mip *m, MipSense sense, double rhs, int equation) {
     end_row(m, sense, rhs, equation);
 }
 
-static uint64_t gcd(uint64_t a, uint64_t b) {
-    while (b) {
-        uint64_t r = a % b;
-        a = b;
-        b = r;
-    }
-    return a;
-}
-
 /* Largest coefficient of a scaled row. */
 static const double LARGEST = 100;
 
