@@ -17,6 +17,7 @@ typedef enum {
     VERB_COMPILE,
     VERB_INSPECT,
     VERB_PLAN,
+    VERB_COMPARE,
     VERB_VERIFY,
     VERB_CALIBRATE,
     VERB_OPS,
@@ -49,8 +50,9 @@ typedef struct {
     const char *emit_log;  /* --emit-log FILE.log */
     const char *costs;     /* --costs FILE: a trainer's profile; NULL: the model's times */
     const char *device;    /* --device FILE: constants of the cost model; NULL: built in */
-    const char *budgets;   /* of --sweep, as given; NULL: every 5 % */
-    bool json, explain, sweep;
+    const char *budgets;   /* of --sweep and compare, as given; NULL: every 5 %, or three */
+    const char *planners;  /* of compare, as given, names are known; NULL: all */
+    bool json, explain, sweep, measure;
     OnnxOptions onnx;
     const char *loss, *optimizer; /* as given; NULL: defaults */
     RoleRule *rule;
@@ -89,6 +91,12 @@ typedef struct {
 int pipeline_run(Arena *a, Diag *d, const Options *o, Stage last, Work *w);
 /* "60%" of the peak, or bytes; false after reporting. option: for the message. */
 bool pipeline_budget(Diag *d, const char *option, const char *text, uint64_t peak, uint64_t *out);
+typedef VEC(uint64_t) Budgets;
+/* The same for a list such as "100%,60%,2G": ascending, each once. */
+bool pipeline_budgets(Arena *a, Diag *d, const char *list, uint64_t peak, Budgets *out);
+/* One plan, verified, and how long that took. A step that has its costs and limits. */
+PlanStatus pipeline_plan(Arena *a, Diag *d, const Options *o, const Work *w, const PlanOptions *po,
+                         const Plan **out, double *ms);
 /* Persistent bytes, peak and floor of a step that has its costs. */
 void pipeline_limits(const Options *o, Work *w);
 /* Whether Options.stop ended the run. */
@@ -99,10 +107,13 @@ int inspect_print(Arena *a, Diag *d, const Options *o);
 void ops_print(Arena *a, FILE *out);
 /* "overhead", "gap" and the rest: text on out, or one line of JSON */
 void report_plan(FILE *out, const Options *o, const Work *w);
-/* The keys of that JSON object. min: the smallest budget. */
 /* Overhead less bound; 0 where only rounding in the last digits is left. */
 double report_gap(double overhead, double bound);
-void report_fields(Text *t, const Work *w, double bound, uint64_t min);
+/* What a solver proved for every plan with first runs in the graph's order; 0: nothing. */
+double report_proof_bound(const Plan *p);
+/* The keys of that JSON object; without w->plan those of a plan are null. bound: below 0: no plan
+ * exists. min: the smallest budget. */
+void report_fields(Text *t, const Work *w, const char *planner, double bound, uint64_t min);
 /* plan: what is there at the peak, what was dropped and made again; all of it with o->explain. */
 void explain_print(FILE *out, Arena *a, const Options *o, const Work *w);
 void explain_json(Text *t, const Work *w); /* all of it, one object */
@@ -113,8 +124,9 @@ int report_infeasible(Arena *a, Diag *d, const Options *o, const Work *w);
 /* Initial values for --init and for weights whose external file is missing. */
 bool init_weights(Arena *a, Diag *d, Graph *g, const char *kind, uint64_t seed);
 
-/* ---- sweep.c, calibrate.c: exit statuses ---- */
-int sweep(Arena *a, Diag *d, const Options *o);     /* plan --sweep */
+/* ---- sweep.c, compare.c, calibrate.c: exit statuses ---- */
+int sweep(Arena *a, Diag *d, const Options *o); /* plan --sweep */
+int compare(Arena *a, Diag *d, const Options *o);
 int calibrate(Arena *a, Diag *d, const Options *o); /* needs o->costs */
 
 #endif

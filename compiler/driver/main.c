@@ -1,7 +1,8 @@
 /* main.c - dtrc: compiles an ONNX model into a training program that stays inside a memory budget.
  *
- * Verbs: compile (default), inspect, plan, verify, ops. Each is a short list of pipeline calls. The
- * only place that knows exit statuses; an arena that runs out of memory comes back here. */
+ * Verbs: compile (default), inspect, plan, compare, verify, calibrate, ops. Each is a short list of
+ * pipeline calls. The only place that knows exit statuses; an arena that runs out of memory comes
+ * back here. */
 #include "driver.h"
 
 #include <errno.h>
@@ -166,6 +167,7 @@ static int run(Arena *a, Diag *d, int argc, char **argv) {
     case VERB_OPS: ops_print(a, stdout); return EXIT_DONE;
     case VERB_INSPECT: return inspect_print(a, d, &o);
     case VERB_PLAN: return verb_plan(a, d, &o);
+    case VERB_COMPARE: return compare(a, d, &o);
     case VERB_VERIFY: return verb_verify(a, d, &o);
     case VERB_CALIBRATE: return calibrate(a, d, &o);
     case VERB_COMPILE: return verb_compile(a, d, &o);

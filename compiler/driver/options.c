@@ -30,6 +30,7 @@ typedef enum {
     O_EXPLAIN,
     O_SWEEP,
     O_BUDGETS,
+    O_PLANNERS,
     O_COSTS,
     O_DEVICE,
     O_REPORT,
@@ -68,11 +69,12 @@ static const Row rows[] = {
      "none, sqrt, dtr, dtr-eq, dtr-local, lru, size, msps, static (default), ilp (proves\n"
      "how good it is), ilp-checkmate (the published program, for small graphs)"},
     {O_TIME_LIMIT, "--time-limit", NULL, "SECONDS",
-     "for the ilp planners, which stop with the best plan and bound (default 60)"},
+     "for the ilp planners, which stop with the best plan and bound (default 60;\n"
+     "compare: 10)"},
     {O_EFFORT, "--effort", NULL, "0..3", "planning time for plan quality (default 1)"},
     {O_ACCOUNTING, "--accounting", NULL, "arena|bytes",
      "bytes: byte sums without addresses, to compare with published\n"
-     "planners (plan only; default arena)"},
+     "planners (plan, compare; default arena)"},
     {O_EMIT, "--emit", NULL, "DIR", "leave the generated program in DIR; it builds with make"},
     {O_INIT, "--init", NULL, "keep|kaiming|xavier",
      "initial weights (default keep: those of the file)"},
@@ -86,7 +88,9 @@ static const Row rows[] = {
     {O_SWEEP, "--sweep", NULL, NULL,
      "overhead at every budget from the peak to the smallest; -o FILE.svg draws\n"
      "it (plan)"},
-    {O_BUDGETS, "--budgets", NULL, "LIST", "budgets of --sweep, such as 100%,50%,2G"},
+    {O_BUDGETS, "--budgets", NULL, "LIST", "budgets of compare and --sweep, such as 100%,50%,2G"},
+    {O_PLANNERS, "--planners", NULL, "LIST",
+     "planners of compare, such as static,dtr (default: all but ilp-checkmate)"},
     {O_COSTS, "--costs", NULL, "FILE", "times of nodes that a trainer's --profile measured"},
     {O_DEVICE, "--device", NULL, "FILE",
      "constants of the cost model (dtrc calibrate writes them)"},
@@ -112,13 +116,14 @@ void options_help(FILE *out) {
           "       dtrc plan MODEL --budget SIZE [--json] [-o PLAN.json] [--report FILE.html]\n"
           "       dtrc verify MODEL PLAN.json                         replay a plan with an "
           "independent checker\n"
+          "       dtrc compare MODEL --budgets LIST [--planners LIST] [--json]\n"
           "       dtrc plan MODEL --sweep [--json] [-o FILE.svg]      overhead over budgets\n"
           "       dtrc calibrate MODEL --costs PROFILE [-o DEVICE.json]  fits the cost model\n"
           "       dtrc ops                                            the table of supported "
           "operators\n\n"
-          "MODEL is an .onnx file, a text graph (.ir) or, for inspect, plan and verify, a "
-          "planning trace\n"
-          "(simrd .log, .log.gz; Checkmate .json). Then train:\n"
+          "MODEL is an .onnx file, a text graph (.ir) or, for inspect, plan, compare and verify, a "
+          "planning\n"
+          "trace (simrd .log, .log.gz; Checkmate .json). Then train:\n"
           "       ./TRAINER --data train.npz --epochs 3               (./TRAINER --help lists its "
           "options)\n\n"
           "options:\n",
@@ -212,6 +217,24 @@ static bool one_of(Diag *d, const char *opt, const char *v, const char *x, const
                  z ? z : "");
 }
 
+static bool check_planner(Diag *d, const char *name) {
+    if (plan_known(name)) return true;
+    return usage(d,
+                 "unknown planner '%s': expected none, sqrt, dtr, dtr-eq, dtr-local, lru, size, "
+                 "msps, static, ilp or ilp-checkmate",
+                 name);
+}
+
+/* Names with commas between them. */
+static bool check_planners(Arena *a, Diag *d, const char *v) {
+    for (const char *p = v;; p++) {
+        size_t n = strcspn(p, ",");
+        TRY(check_planner(d, arena_strn(a, p, n)));
+        p += n;
+        if (!*p) return true;
+    }
+}
+
 static bool apply(Arena *a, Diag *d, const Row *r, const char *v, Options *o, DimVec *dims,
                   RuleVec *rules) {
     int64_t n = 0;
@@ -237,14 +260,7 @@ static bool apply(Arena *a, Diag *d, const Row *r, const char *v, Options *o, Di
         o->onnx.dropout = !strcmp(v, "on");
         return true;
     case O_TARGET: return parse_target(d, v, &o->target);
-    case O_PLANNER:
-        if (!plan_known(v))
-            return usage(d,
-                         "unknown planner '%s': expected none, sqrt, dtr, dtr-eq, dtr-local, lru, "
-                         "size, msps, static, ilp or ilp-checkmate",
-                         v);
-        o->plan.planner = v;
-        return true;
+    case O_PLANNER: o->plan.planner = v; return check_planner(d, v);
     case O_EFFORT:
         if (!parse_int(v, 0, 3, &n)) return usage(d, "--effort %s: expected 0, 1, 2 or 3", v);
         o->plan.effort = (int)n;
@@ -273,6 +289,7 @@ static bool apply(Arena *a, Diag *d, const Row *r, const char *v, Options *o, Di
     case O_EXPLAIN: o->explain = true; return true;
     case O_SWEEP: o->sweep = true; return true;
     case O_BUDGETS: o->budgets = v; return true;
+    case O_PLANNERS: o->planners = v; return check_planners(a, d, v);
     case O_COSTS: o->costs = v; return true;
     case O_DEVICE: o->device = v; return true;
     case O_REPORT: o->report = v; return true;
@@ -293,8 +310,10 @@ static Verb verb_by_name(const char *s) {
     static const struct {
         const char *name;
         Verb verb;
-    } verbs[] = {{"inspect", VERB_INSPECT},     {"plan", VERB_PLAN}, {"verify", VERB_VERIFY},
-                 {"calibrate", VERB_CALIBRATE}, {"ops", VERB_OPS},   {"help", VERB_HELP}};
+    } verbs[] = {
+        {"inspect", VERB_INSPECT}, {"plan", VERB_PLAN},           {"compare", VERB_COMPARE},
+        {"verify", VERB_VERIFY},   {"calibrate", VERB_CALIBRATE}, {"ops", VERB_OPS},
+        {"help", VERB_HELP}};
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         if (!strcmp(s, verbs[i].name)) return verbs[i].verb;
     return VERB_COMPILE;
@@ -312,6 +331,32 @@ static bool is_svg(const char *path) {
     return n > 4 && !strcmp(path + n - 4, ".svg");
 }
 
+/* Options of single verbs: those that make one plan, many, or compare planners. */
+static bool check_report(Diag *d, const Options *o) {
+    bool plan = o->verb == VERB_PLAN, compare = o->verb == VERB_COMPARE;
+    if (o->report && !plan && !compare) return usage(d, "--report belongs to plan and compare");
+    if (o->emit_log && !plan) return usage(d, "--emit-log belongs to plan");
+    if (o->explain && !plan) return usage(d, "--explain belongs to plan");
+    if (o->sweep && !plan) return usage(d, "--sweep belongs to plan");
+    if (o->budgets && !o->sweep && !compare)
+        return usage(d, "--budgets belongs to compare and --sweep");
+    if (o->sweep && o->budget) return usage(d, "--sweep takes --budgets LIST, not --budget");
+    if (o->sweep && (o->explain || o->report))
+        return usage(d, "--sweep makes many plans: --explain and --report are for one");
+    if (o->sweep && o->out && !is_svg(o->out))
+        return usage(d, "-o %s: --sweep draws a picture, expected FILE.svg", o->out);
+    if (o->planners && !compare) return usage(d, "--planners belongs to compare");
+    if (o->measure && !compare) return usage(d, "--measure belongs to compare");
+    if (!compare) return true;
+    if (o->budget) return usage(d, "compare takes --budgets LIST, not --budget");
+    if (o->plan.planner) return usage(d, "compare takes --planners LIST, not --planner");
+    if (o->out) return usage(d, "compare writes no file but that of --report");
+    if (o->measure && o->plan.bytes_only)
+        return usage(d,
+                     "--measure runs programs, which need addresses: not with --accounting bytes");
+    return true;
+}
+
 static bool check(Diag *d, const Options *o, int npos) {
     if (o->verb == VERB_HELP || o->verb == VERB_VERSION || o->verb == VERB_OPS) return true;
     if (!o->model) return usage(d, "no model given");
@@ -325,22 +370,14 @@ static bool check(Diag *d, const Options *o, int npos) {
     if (npos > (o->verb == VERB_VERIFY ? 2 : 1))
         return usage(d, "too many arguments: one model is compiled at a time");
     if (o->verb == VERB_COMPILE && o->plan.bytes_only)
-        return usage(d, "--accounting bytes is for plan only: a trainer needs addresses");
+        return usage(d,
+                     "--accounting bytes is for plan and compare only: a trainer needs addresses");
     bool proves = o->plan.planner && !strncmp(o->plan.planner, "ilp", 3);
     if (o->dump == ST_ILP && !proves)
         return usage(d, "-d ilp needs --planner ilp or ilp-checkmate");
-    if (o->plan.time_limit > 0 && !proves)
+    if (o->plan.time_limit > 0 && !proves && o->verb != VERB_COMPARE)
         return usage(d, "--time-limit is for --planner ilp and ilp-checkmate");
-    if (o->report && o->verb != VERB_PLAN) return usage(d, "--report belongs to plan");
-    if (o->emit_log && o->verb != VERB_PLAN) return usage(d, "--emit-log belongs to plan");
-    if (o->explain && o->verb != VERB_PLAN) return usage(d, "--explain belongs to plan");
-    if (o->sweep && o->verb != VERB_PLAN) return usage(d, "--sweep belongs to plan");
-    if (o->budgets && !o->sweep) return usage(d, "--budgets belongs to --sweep");
-    if (o->sweep && o->budget) return usage(d, "--sweep takes --budgets LIST, not --budget");
-    if (o->sweep && (o->explain || o->report))
-        return usage(d, "--sweep makes many plans: --explain and --report are for one");
-    if (o->sweep && o->out && !is_svg(o->out))
-        return usage(d, "-o %s: --sweep draws a picture, expected FILE.svg", o->out);
+    TRY(check_report(d, o));
     if (o->verb == VERB_CALIBRATE && !o->costs)
         return usage(d, "calibrate needs --costs FILE: what ./TRAINER --profile FILE wrote");
     return true;
@@ -361,9 +398,6 @@ bool options_parse(Arena *a, Diag *d, int argc, char **argv, Options *o) {
     RuleVec rules = {0};
     int npos = 0;
     bool verb_seen = false, only_positional = false;
-    if (argc > 1 && !strcmp(argv[1], "compare"))
-        return usage(d,
-                     "dtrc compare is not available in this version: use dtrc plan at each budget");
     for (int i = 1; i < argc; i++) {
         const char *s = argv[i];
         if (!only_positional && !strcmp(s, "--")) {

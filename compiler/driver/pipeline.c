@@ -8,7 +8,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { MODEL_TEXT_MAX = 1 << 28 }; /* bytes of a text graph */
+enum {
+    MODEL_TEXT_MAX = 1 << 28, /* bytes of a text graph */
+    MAX_BUDGETS = 400
+};
 
 static bool ends_with(const char *s, const char *tail) {
     size_t n = strlen(s), m = strlen(tail);
@@ -149,11 +152,52 @@ bool pipeline_budget(Diag *d, const char *option, const char *text, uint64_t pea
                       option, text);
 }
 
+static int by_size(const void *x, const void *y) {
+    const uint64_t *a = x, *b = y;
+    return (*a > *b) - (*a < *b);
+}
+
+bool pipeline_budgets(Arena *a, Diag *d, const char *list, uint64_t peak, Budgets *out) {
+    for (const char *p = list;; p++) {
+        size_t n = strcspn(p, ",");
+        uint64_t bytes;
+        TRY(pipeline_budget(d, "--budgets", arena_strn(a, p, n), peak, &bytes));
+        if (out->n == MAX_BUDGETS)
+            return diag_error(d, (Place){0}, "--budgets: more than %d entries", MAX_BUDGETS);
+        VEC_PUSH(a, *out, bytes);
+        p += n;
+        if (!*p) break;
+    }
+    qsort(out->at, out->n, sizeof *out->at, by_size);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < out->n; i++)
+        if (!n || out->at[i] != out->at[n - 1]) out->at[n++] = out->at[i];
+    out->n = n;
+    return true;
+}
+
 void pipeline_limits(const Options *o, Work *w) {
     bool bytes_only = o->plan.bytes_only;
     w->persistent = plan_persistent_bytes(w->step, w->cost, bytes_only);
     w->peak = plan_peak_without_budget(w->step, w->cost, bytes_only);
     w->floor = plan_floor(w->step, w->cost, bytes_only);
+}
+
+PlanStatus pipeline_plan(Arena *a, Diag *d, const Options *o, const Work *w, const PlanOptions *po,
+                         const Plan **out, double *ms) {
+    struct timespec t0, t1;
+    clock_gettime(CLOCK_MONOTONIC, &t0);
+    Plan *plan = NULL;
+    PlanStatus st = plan_make(a, w->step, w->cost, po, &plan);
+    clock_gettime(CLOCK_MONOTONIC, &t1);
+    *ms = (double)(t1.tv_sec - t0.tv_sec) * 1e3 + (double)(t1.tv_nsec - t0.tv_nsec) / 1e6;
+    *out = NULL;
+    if (st != PLAN_OK) return st;
+    *out = w->is_trace ? plan_run_views(a, w->step, w->cost, plan) : plan;
+    if (plan_verify(d, w->step, w->cost, *out)) return st;
+    diag_error(d, (Place){.file = o->model},
+               "the plan failed its verification: this is a bug in dtrc");
+    abort();
 }
 
 static int make_plan(Arena *a, Diag *d, const Options *o, Work *w) {
@@ -166,14 +210,7 @@ static int make_plan(Arena *a, Diag *d, const Options *o, Work *w) {
     Text model;
     text_init(&model, a);
     if (o->dump == ST_ILP) po.model = &model;
-    struct timespec t0, t1;
-    clock_gettime(CLOCK_MONOTONIC, &t0);
-    Plan *plan = NULL;
-    PlanStatus st = plan_make(a, w->step, w->cost, &po, &plan);
-    w->plan = plan;
-    clock_gettime(CLOCK_MONOTONIC, &t1);
-    w->planning_ms =
-        (double)(t1.tv_sec - t0.tv_sec) * 1e3 + (double)(t1.tv_nsec - t0.tv_nsec) / 1e6;
+    PlanStatus st = pipeline_plan(a, d, o, w, &po, &w->plan, &w->planning_ms);
     if (model.n) fputs(model.at, stdout);
     if (st == PLAN_TOO_LARGE) {
         diag_error(d, (Place){.file = o->model},
@@ -183,12 +220,6 @@ static int make_plan(Arena *a, Diag *d, const Options *o, Work *w) {
         return EXIT_USAGE;
     }
     if (st != PLAN_OK) return report_infeasible(a, d, o, w);
-    if (w->is_trace) w->plan = plan_run_views(a, w->step, w->cost, w->plan);
-    if (!plan_verify(d, w->step, w->cost, w->plan)) {
-        diag_error(d, (Place){.file = o->model},
-                   "the plan failed its verification: this is a bug in dtrc");
-        abort();
-    }
     if (o->dump == ST_PLAN) {
         Text t;
         text_init(&t, a);

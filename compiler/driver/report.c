@@ -18,27 +18,32 @@ double report_gap(double overhead, double bound) {
     return gap < 0 && gap > -1e-9 ? 0 : gap;
 }
 
-void report_fields(Text *t, const Work *w, double bound, uint64_t min) {
-    const Plan *p = w->plan;
-    double over = plan_overhead(p);
-    text_add(t,
-             "\"nodes\": %u, \"storages\": %u, \"base_cost_ns\": %llu, \"planned_cost_ns\": %llu, "
-             "\"overhead\": %.6f, \"lower_bound\": %.6f, \"gap\": %.6f, "
-             "\"peak_without_budget_bytes\": %llu, ",
-             w->step->nnode, count_storages(w->step), (unsigned long long)p->base_ns,
-             (unsigned long long)p->cost_ns, over, bound, report_gap(over, bound),
-             (unsigned long long)w->peak);
-    text_add(t,
-             "\"budget_bytes\": %llu, \"persistent_bytes\": %llu, \"arena_bytes\": %llu, "
-             "\"byte_peak\": %llu, \"floor_bytes\": %llu, \"min_budget_bytes\": %llu, "
-             "\"recomputed_runs\": %u, \"evictions\": %u, \"planner\": \"%s\", "
-             "\"planning_ms\": %.1f",
-             (unsigned long long)p->budget, (unsigned long long)p->persistent_bytes,
-             (unsigned long long)p->arena_bytes, (unsigned long long)p->byte_peak,
-             (unsigned long long)w->floor, (unsigned long long)min, p->recomputed_runs,
-             p->evictions, p->planner, w->planning_ms);
+double report_proof_bound(const Plan *p) {
     const PlanProof *x = p->proof;
-    if (!x) return;
+    return x && !x->own_order && !x->published ? x->bound : 0;
+}
+
+static void field_bytes(Text *t, const char *name, uint64_t bytes) {
+    text_add(t, "\"%s\": %llu, ", name, (unsigned long long)bytes);
+}
+
+/* null without a plan */
+static void field_of_plan(Text *t, const Plan *p, const char *name, uint64_t x) {
+    if (p)
+        field_bytes(t, name, x);
+    else
+        text_add(t, "\"%s\": null, ", name);
+}
+
+static uint64_t base_ns(const Work *w) {
+    uint64_t ns = 0;
+    for (NodeId n = 0; n < w->step->nnode; n++) ns += w->cost->node_ns[n];
+    return ns;
+}
+
+static void proof_fields(Text *t, const Plan *p) {
+    const PlanProof *x = p->proof;
+    double over = plan_overhead(p);
     text_add(t,
              ", \"ilp_status\": \"%s\", \"ilp_bound\": %.8f, \"ilp_gap\": %.8f, \"ilp_order\": "
              "\"%s\", \"ilp_points\": %u, \"ilp_columns\": %u, \"ilp_rows\": %u, "
@@ -55,13 +60,39 @@ void report_fields(Text *t, const Work *w, double bound, uint64_t min) {
         text_str(t, "null");
 }
 
+void report_fields(Text *t, const Work *w, const char *planner, double bound, uint64_t min) {
+    static const Plan none;
+    const Plan *p = w->plan, *x = p ? p : &none;
+    text_add(t, "\"nodes\": %u, \"storages\": %u, ", w->step->nnode, count_storages(w->step));
+    field_bytes(t, "base_cost_ns", base_ns(w));
+    field_of_plan(t, p, "planned_cost_ns", x->cost_ns);
+    double over = plan_overhead(x);
+    if (p)
+        text_add(t, "\"overhead\": %.6f, \"lower_bound\": %.6f, \"gap\": %.6f, ", over, bound,
+                 report_gap(over, bound));
+    else if (bound < 0)
+        text_str(t, "\"overhead\": null, \"lower_bound\": null, \"gap\": null, ");
+    else
+        text_add(t, "\"overhead\": null, \"lower_bound\": %.6f, \"gap\": null, ", bound);
+    field_bytes(t, "peak_without_budget_bytes", w->peak);
+    field_bytes(t, "budget_bytes", p ? p->budget : w->budget);
+    field_bytes(t, "persistent_bytes", w->persistent);
+    field_of_plan(t, p, "arena_bytes", x->arena_bytes);
+    field_of_plan(t, p, "byte_peak", x->byte_peak);
+    field_bytes(t, "floor_bytes", w->floor);
+    field_bytes(t, "min_budget_bytes", min);
+    field_of_plan(t, p, "recomputed_runs", x->recomputed_runs);
+    field_of_plan(t, p, "evictions", x->evictions);
+    text_add(t, "\"planner\": \"%s\", \"planning_ms\": %.1f", planner, w->planning_ms);
+    if (p && p->proof) proof_fields(t, p);
+}
+
 /* A solver's proof speaks of the graph's order, of the plan's own, or of less. */
 static double bound_of(const Options *o, const Work *w) {
     PlanBound b = plan_bound(w->step, w->cost, w->plan->budget, o->plan.bytes_only);
     double bound = plan_bound_for(&b, w->step, w->cost, w->plan);
-    const PlanProof *x = w->plan->proof;
-    bool same = x && !x->own_order && !x->published;
-    return same && x->bound > bound ? x->bound : bound;
+    double proven = report_proof_bound(w->plan);
+    return proven > bound ? proven : bound;
 }
 
 static void proof_print(FILE *out, const Plan *p) {
@@ -90,7 +121,7 @@ static void plan_json(FILE *out, const Options *o, const Work *w) {
     Text t;
     text_init(&t, a);
     text_char(&t, '{');
-    report_fields(&t, w, bound_of(o, w), plan_min_budget(w->step, w->cost, &po));
+    report_fields(&t, w, w->plan->planner, bound_of(o, w), plan_min_budget(w->step, w->cost, &po));
     if (o->explain) {
         text_str(&t, ", \"explain\": ");
         explain_json(&t, w);

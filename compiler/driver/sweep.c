@@ -8,42 +8,15 @@
 #include "sweep.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { STEP = 5, MAX_ROWS = 400 }; /* percent between default budgets */
+enum { STEP = 5 }; /* percent between default budgets */
 
-static int by_budget(const void *x, const void *y) {
-    const SweepRow *a = x, *b = y;
-    return (a->budget > b->budget) - (a->budget < b->budget);
-}
-
-static void add_row(Arena *a, SweepRows *s, uint64_t budget) {
-    SweepRow r = {.budget = budget};
-    VEC_PUSH(a, *s, r);
-}
-
-/* --budgets 100%,60%,2G */
-static bool parse_list(Arena *a, Diag *d, const Options *o, const Work *w, SweepRows *s) {
-    const char *p = o->budgets;
-    for (;;) {
-        size_t n = strcspn(p, ",");
-        uint64_t bytes;
-        TRY(pipeline_budget(d, "--budgets", arena_strn(a, p, n), w->peak, &bytes));
-        if (s->n == MAX_ROWS)
-            return diag_error(d, (Place){0}, "--budgets: more than %d entries", MAX_ROWS);
-        add_row(a, s, bytes);
-        if (!p[n]) return true;
-        p += n + 1;
-    }
-}
-
-static void default_list(Arena *a, const Work *w, SweepRows *s, uint64_t min) {
-    add_row(a, s, min);
-    for (uint64_t p = 100; p >= STEP; p -= STEP) {
+static void default_list(Arena *a, const Work *w, Budgets *s, uint64_t min) {
+    VEC_PUSH(a, *s, min);
+    for (uint64_t p = STEP; p <= 100; p += STEP) {
         uint64_t budget = (uint64_t)((double)w->peak * ((double)p / 100));
-        if (budget > min) add_row(a, s, budget);
+        if (budget > min) VEC_PUSH(a, *s, budget);
     }
 }
 
@@ -51,13 +24,9 @@ static const Plan *plan_one(Arena *a, Diag *d, const Options *o, const Work *w, 
                             double *ms) {
     PlanOptions po = o->plan;
     po.budget = budget;
-    Plan *p = NULL;
-    struct timespec t0, t1;
-    clock_gettime(CLOCK_MONOTONIC, &t0);
-    PlanStatus st = plan_make(a, w->step, w->cost, &po, &p);
-    clock_gettime(CLOCK_MONOTONIC, &t1);
-    *ms = (double)(t1.tv_sec - t0.tv_sec) * 1e3 + (double)(t1.tv_nsec - t0.tv_nsec) / 1e6;
-    return st == PLAN_OK && plan_verify(d, w->step, w->cost, p) ? p : NULL;
+    const Plan *p;
+    pipeline_plan(a, d, o, w, &po, &p, ms);
+    return p;
 }
 
 /* The plan of one budget, used for a larger one. */
@@ -77,7 +46,7 @@ static void plan_rows(Arena *a, Diag *d, const Options *o, const Work *w, SweepR
         const Plan *own = plan_one(a, d, o, w, r->budget, &r->ms);
         double ms;
         if (!own && !best && r->budget >= min) best = plan_one(a, d, o, w, min, &ms);
-        if (own && own->proof && !own->proof->own_order) r->bound = own->proof->bound;
+        if (own) r->bound = report_proof_bound(own);
         if (own && (!best || own->cost_ns <= best->cost_ns)) best = own;
         if (!best) continue;
         r->plan = plan_for(a, best, r->budget);
@@ -119,7 +88,8 @@ static void print_text(const SweepRows *s, const Work *w, uint64_t min) {
     }
 }
 
-static void print_json(Arena *a, const SweepRows *s, Work *w, uint64_t min) {
+static void print_json(Arena *a, const Options *o, const SweepRows *s, Work *w, uint64_t min) {
+    const char *planner = o->plan.planner ? o->plan.planner : "static";
     Text t;
     text_init(&t, a);
     text_char(&t, '[');
@@ -129,24 +99,13 @@ static void print_json(Arena *a, const SweepRows *s, Work *w, uint64_t min) {
                  r->plan ? "ok" : "infeasible");
         w->plan = r->plan;
         w->planning_ms = r->ms;
-        if (r->plan) {
+        w->budget = r->budget;
+        if (r->plan)
             text_add(&t, "\"from_budget_bytes\": %llu, ", (unsigned long long)r->from);
-            report_fields(&t, w, r->bound, min);
-        } else {
-            text_add(&t,
-                     "\"from_budget_bytes\": null, \"budget_bytes\": %llu, \"overhead\": null, "
-                     "\"gap\": null, \"planned_cost_ns\": null, \"arena_bytes\": null, "
-                     "\"byte_peak\": null, \"recomputed_runs\": null, \"evictions\": null, "
-                     "\"floor_bytes\": %llu, \"min_budget_bytes\": %llu, "
-                     "\"peak_without_budget_bytes\": %llu, \"persistent_bytes\": %llu, ",
-                     (unsigned long long)r->budget, (unsigned long long)w->floor,
-                     (unsigned long long)min, (unsigned long long)w->peak,
-                     (unsigned long long)w->persistent);
-            if (r->budget < w->floor)
-                text_str(&t, "\"lower_bound\": null");
-            else
-                text_add(&t, "\"lower_bound\": %.6f", r->bound);
-        }
+        else
+            text_str(&t, "\"from_budget_bytes\": null, ");
+        report_fields(&t, w, r->plan ? r->plan->planner : planner,
+                      r->budget < w->floor ? -1 : r->bound, min);
         text_char(&t, '}');
     }
     text_str(&t, "]\n");
@@ -158,20 +117,20 @@ int sweep(Arena *a, Diag *d, const Options *o) {
     int status = pipeline_run(a, d, o, ST_COST, &w);
     if (status != EXIT_DONE || pipeline_stopped(o, ST_COST)) return status;
     pipeline_limits(o, &w);
-    SweepRows s = {0};
-    if (o->budgets && !parse_list(a, d, o, &w, &s)) return EXIT_USAGE;
+    Budgets budgets = {0};
+    if (o->budgets && !pipeline_budgets(a, d, o->budgets, w.peak, &budgets)) return EXIT_USAGE;
     PlanOptions po = o->plan;
     po.quick = true;
     uint64_t min = plan_min_budget(w.step, w.cost, &po);
-    if (!o->budgets) default_list(a, &w, &s, min);
-    qsort(s.at, s.n, sizeof *s.at, by_budget);
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < s.n; i++)
-        if (!n || s.at[i].budget != s.at[n - 1].budget) s.at[n++] = s.at[i];
-    s.n = n;
+    if (!o->budgets) default_list(a, &w, &budgets, min);
+    SweepRows s = {0};
+    for (uint32_t i = 0; i < budgets.n; i++) {
+        SweepRow r = {.budget = budgets.at[i]};
+        VEC_PUSH(a, s, r);
+    }
     plan_rows(a, d, o, &w, &s, min);
     if (o->json)
-        print_json(a, &s, &w, min);
+        print_json(a, o, &s, &w, min);
     else
         print_text(&s, &w, min);
     if (!o->out) return EXIT_DONE;

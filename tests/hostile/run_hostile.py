@@ -15,12 +15,13 @@ import traceback
 
 import broken_models
 import broken_traces
+import compares
 import hostile_names
 import programs
 import reports
 from harness import TESTS, Env, Failed, Skipped
 
-SUITES = (broken_models, broken_traces, hostile_names, programs, reports)  # importing them registers their tests
+SUITES = (broken_models, broken_traces, compares, hostile_names, programs, reports)  # importing them registers their tests
 
 
 def main():

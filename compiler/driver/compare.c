@@ -1,0 +1,191 @@
+/* compare.c - dtrc compare: planners side by side under several budgets, as text or JSON.
+ *
+ * Each planner is asked at each budget, alone: rows say what it would do there, not what the best
+ * of its plans for smaller budgets could. Bounds do hold downwards (what no plan can do under a
+ * larger budget none can under a smaller), and what a solver proves for the graph's order of first
+ * runs holds for every plan in that order: so the gap of a row is against the best bound known.
+ *
+ * A table in which no planner has a plan is still a result: the exit status is 0. */
+#include "compare.h"
+
+#include <string.h>
+
+enum { TIME_LIMIT = 10 }; /* seconds of each ilp plan, unless --time-limit says otherwise */
+
+static const char *const all_planners = "none,sqrt,dtr,dtr-eq,dtr-local,lru,size,msps,static,ilp";
+static const char *const default_budgets = "70%,50%,30%";
+
+const char *compare_status(CompareStatus s) {
+    static const char *const names[] = {"ok", "infeasible", "timeout"};
+    return names[s];
+}
+
+const CompareRow *compare_best(const Compare *c, const CompareBudget *b) {
+    const CompareRow *best = NULL;
+    for (uint32_t i = 0; i < c->nplanner; i++) {
+        const CompareRow *r = &b->row[i];
+        if (r->plan && (!best || r->plan->cost_ns < best->plan->cost_ns)) best = r;
+    }
+    return best;
+}
+
+/* Each name once, in the order given. */
+static void fill_planners(Arena *a, const char *list, Compare *c) {
+    VEC(const char *) names = {0};
+    for (const char *p = list;; p++) {
+        size_t n = strcspn(p, ",");
+        const char *name = arena_strn(a, p, n);
+        uint32_t i = 0;
+        while (i < names.n && strcmp(names.at[i], name) != 0) i++;
+        if (i == names.n) VEC_PUSH(a, names, name);
+        p += n;
+        if (!*p) break;
+    }
+    c->planner = names.at;
+    c->nplanner = names.n;
+}
+
+static const char *why_none(Arena *a, const Work *w, const CompareBudget *b, const char *planner) {
+    char b1[32];
+    if (!b->possible)
+        return arena_printf(a, "no schedule exists below %s", format_bytes(b1, w->floor));
+    if (!strcmp(planner, "none")) return arena_printf(a, "needs %s", format_bytes(b1, w->peak));
+    return "it found no plan";
+}
+
+static void plan_row(Arena *a, Diag *d, const Options *o, const Work *w, const CompareBudget *b,
+                     CompareRow *r) {
+    PlanOptions po = o->plan;
+    po.budget = b->bytes;
+    po.planner = r->planner;
+    if (!(po.time_limit > 0)) po.time_limit = TIME_LIMIT;
+    PlanStatus st = PLAN_INFEASIBLE;
+    if (b->possible) st = pipeline_plan(a, d, o, w, &po, &r->plan, &r->ms);
+    const PlanProof *proof = r->plan ? r->plan->proof : NULL;
+    if (st == PLAN_INFEASIBLE) {
+        r->status = COMPARE_INFEASIBLE;
+        r->note = why_none(a, w, b, r->planner);
+    } else if (st == PLAN_TOO_LARGE) {
+        r->status = COMPARE_TIMEOUT;
+        r->note = "too many nodes for it";
+    } else if (proof) {
+        bool limit = !strcmp(proof->status, "limit");
+        r->status = limit ? COMPARE_TIMEOUT : COMPARE_OK;
+        r->note = limit ? "best so far" : proof->status;
+    }
+}
+
+static void fill_rows(Arena *a, Diag *d, const Options *o, const Work *w, Compare *c) {
+    for (uint32_t i = 0; i < c->nbudget; i++) {
+        CompareBudget *b = &c->budget[i];
+        b->bound = plan_bound(w->step, w->cost, b->bytes, o->plan.bytes_only);
+        b->possible = b->bound.feasible && b->bytes >= w->floor;
+        b->row = ARENA_ARRAY(a, CompareRow, c->nplanner);
+        for (uint32_t k = 0; k < c->nplanner; k++) {
+            b->row[k].planner = c->planner[k];
+            plan_row(a, d, o, w, b, &b->row[k]);
+        }
+    }
+}
+
+static void raise(double *x, double to) {
+    if (to > *x) *x = to;
+}
+
+static void fill_bounds(const Work *w, Compare *c) {
+    for (uint32_t i = c->nbudget; i-- > 0;) {
+        CompareBudget *b = &c->budget[i];
+        if (!b->possible) continue;
+        if (i + 1 < c->nbudget) {
+            raise(&b->bound.overhead, b[1].bound.overhead);
+            raise(&b->bound.any_order, b[1].bound.any_order);
+        }
+        for (uint32_t k = 0; k < c->nplanner; k++)
+            if (b->row[k].plan) raise(&b->bound.overhead, report_proof_bound(b->row[k].plan));
+        for (uint32_t k = 0; k < c->nplanner; k++) {
+            CompareRow *r = &b->row[k];
+            r->bound =
+                r->plan ? plan_bound_for(&b->bound, w->step, w->cost, r->plan) : b->bound.overhead;
+        }
+    }
+}
+
+/* ---- text ---- */
+
+static void print_row(const CompareRow *r) {
+    const Plan *p = r->plan;
+    char b1[32], b2[32];
+    printf("  %-13s", r->planner);
+    if (p)
+        printf("%8.2f %% %7.2f  %11s %11s  %6u %8u", 100 * plan_overhead(p),
+               100 * report_gap(plan_overhead(p), r->bound),
+               format_bytes(b1, p->persistent_bytes + p->arena_bytes),
+               format_bytes(b2, p->arena_bytes), p->recomputed_runs, p->evictions);
+    else
+        printf("%8s   %7s  %11s %11s  %6s %8s", "-", "-", "-", "-", "-", "-");
+    printf("  %8.0f ms  %s%s%s\n", r->ms, compare_status(r->status), r->note ? ": " : "",
+           r->note ? r->note : "");
+}
+
+static void print_text(const Work *w, const Compare *c) {
+    char b1[32], b2[32], b3[32];
+    printf("%u nodes; without recomputation %s; %s meets %s, no schedule exists below %s\n",
+           w->step->nnode, format_bytes(b1, w->peak), "static", format_bytes(b2, c->min),
+           format_bytes(b3, w->floor));
+    for (uint32_t i = c->nbudget; i-- > 0;) {
+        const CompareBudget *b = &c->budget[i];
+        printf("\nbudget %s, %.1f %% of that%s\n", format_bytes(b1, b->bytes),
+               100 * (double)b->bytes / (double)w->peak, b->possible ? "" : ": no schedule exists");
+        if (!b->possible) continue;
+        printf("  %-13s%10s %7s  %11s %11s  %6s %8s  %11s  %s\n", "planner", "overhead", "gap",
+               "peak", "arena", "again", "dropped", "planning", "status");
+        for (uint32_t k = 0; k < c->nplanner; k++) print_row(&b->row[k]);
+        printf("  %-13s%8.2f %%", "lower bound", 100 * b->bound.overhead);
+        if (b->bound.any_order < b->bound.overhead - 1e-4)
+            printf("   (with first runs in any order %.2f %%)", 100 * b->bound.any_order);
+        putchar('\n');
+    }
+}
+
+/* ---- JSON ---- */
+
+static void print_json(Arena *a, Work *w, const Compare *c) {
+    Text t;
+    text_init(&t, a);
+    for (uint32_t i = c->nbudget; i-- > 0;)
+        for (uint32_t k = 0; k < c->nplanner; k++) {
+            const CompareBudget *b = &c->budget[i];
+            const CompareRow *r = &b->row[k];
+            text_add(&t, "%s{\"status\": \"%s\", ", t.n ? ",\n " : "[", compare_status(r->status));
+            w->plan = r->plan;
+            w->budget = b->bytes;
+            w->planning_ms = r->ms;
+            report_fields(&t, w, r->planner, b->possible ? r->bound : -1, c->min);
+            text_char(&t, '}');
+        }
+    text_str(&t, "]\n");
+    fputs(t.at, stdout);
+}
+
+int compare(Arena *a, Diag *d, const Options *o) {
+    Work w = {0};
+    int status = pipeline_run(a, d, o, ST_COST, &w);
+    if (status != EXIT_DONE || pipeline_stopped(o, ST_COST)) return status;
+    pipeline_limits(o, &w);
+    Budgets budgets = {0};
+    if (!pipeline_budgets(a, d, o->budgets ? o->budgets : default_budgets, w.peak, &budgets))
+        return EXIT_USAGE;
+    Compare c = {.nbudget = budgets.n, .budget = ARENA_ARRAY(a, CompareBudget, budgets.n)};
+    for (uint32_t i = 0; i < budgets.n; i++) c.budget[i].bytes = budgets.at[i];
+    fill_planners(a, o->planners ? o->planners : all_planners, &c);
+    PlanOptions po = o->plan;
+    po.quick = true;
+    c.min = plan_min_budget(w.step, w.cost, &po);
+    fill_rows(a, d, o, &w, &c);
+    fill_bounds(&w, &c);
+    if (o->json)
+        print_json(a, &w, &c);
+    else
+        print_text(&w, &c);
+    return EXIT_DONE;
+}
