@@ -34,10 +34,7 @@ typedef struct {
     uint32_t *ref_tensor;    /* per value of fwd: its persistent tensor, or NO_ID */
     uint64_t *ref_offset;    /* per value of fwd: payload offset of a constant that is no tensor */
     uint64_t payload_bytes;
-    uint32_t nrun, naddr, nstep;
-    NodeId logits_node; /* that computes the logits, or NO_ID */
-    uint32_t logits_step;
-    uint64_t logits_offset, loss_offset;
+    uint32_t nnode, noperand, nrun, naddr, nstep;
 } Gen;
 
 /* ---- expr.c ---- */
@@ -69,7 +66,8 @@ const char *cg_type_name(DType d);           /* DTRT_F32, ... */
 void cg_print_dims(Text *t, const Shape *s); /* {8, 64} */
 void cg_tensors(Gen *g);                     /* persistent tensors: order, offsets */
 void cg_print_tensors(Gen *g, Text *t);
-void cg_print_schedule(Gen *g, Text *t); /* runs, addresses, steps */
+void cg_print_schedule(Gen *g, Text *t); /* storages, nodes, runs, addresses, steps */
+int cg_logits_storage(const Gen *g);     /* -1: nothing computes the model's output */
 
 /* ---- reference.c ---- */
 void cg_print_reference(Gen *g, Text *t);

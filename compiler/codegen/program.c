@@ -82,32 +82,32 @@ static void print_memory_fields(const Gen *g, Text *t) {
     field_str(t, "target", target_name(g->o->target));
     text_add(t, "    .graph_digest = UINT64_C(0x%016llx),\n", (unsigned long long)ir_digest(g->g));
     text_add(t,
-             "    .budget_bytes = %llu,\n    .persistent_bytes = %llu,\n    .arena_bytes = %llu,\n"
-             "    .planned_overhead = %.9g,\n    .recomputed_runs = %u,\n    .evictions = %u,\n"
-             "    .threads = %d,\n",
+             "    .budget_bytes = %llu,\n    .persistent_bytes = %llu,\n"
+             "    .planned_overhead = %.9g,\n    .threads = %d,\n",
              (unsigned long long)p->budget, (unsigned long long)p->persistent_bytes,
-             (unsigned long long)p->arena_bytes, plan_overhead(p), p->recomputed_runs, p->evictions,
-             g->c->threads);
+             plan_overhead(p), g->c->threads);
     text_add(t,
-             "    .ntensor = %u,\n    .tensor = tensors,\n    .nrun = %u,\n    .run = runs,\n"
-             "    .naddr = %u,\n    .addr = addr,\n    .addr_bytes = addr_bytes,\n"
-             "    .addr_type = addr_type,\n    .nstep = %u,\n    .step = steps,\n",
-             g->ntensor, g->nrun, g->naddr, g->nstep);
+             "    .ntensor = %u,\n    .tensor = tensors,\n"
+             "    .nstorage = %u,\n    .storage = storages,\n"
+             "    .noperand = %u,\n    .operand = operands,\n"
+             "    .nnode = %u,\n    .node = nodes,\n",
+             g->ntensor, g->g->nstorage, g->noperand, g->nnode);
+    text_add(t,
+             "    .plan = {.arena_bytes = %llu,\n             .nrun = %u, .run = runs,\n"
+             "             .naddr = %u, .addr = addr,\n             .nstep = %u, .step = steps,\n"
+             "             .recomputed_runs = %u, .evictions = %u},\n",
+             (unsigned long long)p->arena_bytes, g->nrun, g->naddr, g->nstep, p->recomputed_runs,
+             p->evictions);
 }
 
 static void print_loss_fields(const Gen *g, Text *t) {
     const LossSpec *l = &g->o->loss;
-    bool read = g->g->logits != NO_ID && g->logits_node != NO_ID;
     Shape s = {0};
     if (g->g->logits != NO_ID) s = g->g->value[g->g->logits].shape;
     int64_t axis = l->class_axis < 0 ? l->class_axis + (int64_t)s.rank : l->class_axis;
     int64_t classes = train_over_classes(l->kind) && axis < (int64_t)s.rank ? s.dim[axis] : 0;
-    text_add(t, "    .loss_offset = %lluu,\n", (unsigned long long)g->loss_offset);
-    if (read)
-        text_add(t, "    .logits_offset = %lluu,\n    .logits_run = %u,\n",
-                 (unsigned long long)g->logits_offset, g->logits_step);
-    else
-        text_str(t, "    .logits_offset = DTRT_NOWHERE,\n");
+    text_add(t, "    .loss_storage = %u,\n    .logits_storage = %d,\n",
+             g->g->value[g->g->loss].storage, cg_logits_storage(g));
     text_add(t, "    .logits_rank = %u,\n    .logits_dim = ", s.rank);
     cg_print_dims(t, &s);
     text_str(t, ",\n");

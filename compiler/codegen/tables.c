@@ -94,37 +94,79 @@ void cg_print_tensors(Gen *g, Text *t) {
     text_str(t, "};\n\n");
 }
 
+/* ---- storages and nodes ---- */
+
+static void print_storages(const Gen *g, Text *t) {
+    text_str(t, "/* Storages: bytes, persistent tensor, type. */\n"
+                "static const DtrtStorage storages[] = {\n");
+    for (StorageId s = 0; s < g->g->nstorage; s++) {
+        ValueId root = g->g->storage[s].root;
+        text_add(t, "    /* %u */ {%llu, %d, %s}, /* ", s,
+                 (unsigned long long)g->c->storage_bytes[s],
+                 g->tensor_of[root] == NO_ID ? -1 : (int)g->tensor_of[root],
+                 cg_type_name(g->g->value[root].dtype));
+        text_comment(t, g->g->value[root].name);
+        text_str(t, " */\n");
+    }
+    if (!g->g->nstorage) text_str(t, "    {0}\n");
+    text_str(t, "};\n");
+}
+
+/* The trained tensor that an update changes, or -1. */
+static int updated_param(const Gen *g, const Node *n) {
+    if (op_class(n) != CLS_EFFECT || !n->nin || n->in[0] == NO_ID) return -1;
+    return g->g->value[n->in[0]].role == ROLE_PARAM ? (int)g->tensor_of[n->in[0]] : -1;
+}
+
+static void print_operands(const Gen *g, const Node *n, Text *t) {
+    for (uint32_t i = 0; i < n->nin + n->nout; i++) {
+        ValueId v = i < n->nin ? n->in[i] : n->out[i - n->nin];
+        text_add(t, " %d,", v == NO_ID ? -1 : (int)g->g->value[v].storage);
+    }
+}
+
+/* A row of each table for a node that runs for the first time. */
+static void print_node(Gen *g, NodeId id, Text *nodes, Text *operands) {
+    const Node *n = &g->g->node[id];
+    text_add(operands, "    /* %u */", g->nnode);
+    print_operands(g, n, operands);
+    text_char(operands, '\n');
+    text_add(nodes, "    /* %u */ {k%u, ", g->nnode, g->node_body[id]);
+    text_quote(nodes, n->name);
+    text_str(nodes, ", ");
+    text_quote(nodes, n->onnx ? n->onnx : op_def(n->op)->name);
+    text_add(nodes, ", %u, %u, %u, %u, %d, %d, 0x%llx, 0x%llx, %llu, %llu},\n", id, g->noperand,
+             n->nin, n->nout, (int)n->phase, updated_param(g, n),
+             (unsigned long long)op_inplace_inputs(g->g, n),
+             (unsigned long long)(op_class(n) == CLS_EFFECT ? op_def(n->op)->mutates : 0),
+             (unsigned long long)g->c->node_workspace[id], (unsigned long long)g->c->node_ns[id]);
+    g->noperand += n->nin + n->nout;
+    g->nnode++;
+}
+
+int cg_logits_storage(const Gen *g) {
+    if (g->g->logits == NO_ID) return -1;
+    StorageId s = g->g->value[g->g->logits].storage;
+    return g->g->value[g->g->storage[s].root].def == NO_ID ? -1 : (int)s;
+}
+
 /* ---- the schedule ---- */
 
 typedef struct {
     Gen *g;
-    uint64_t *where; /* per storage: offset in the block, or DTRT_NOWHERE's value */
-    bool *ran;       /* per node */
-    Text runs, addr_text, bytes_text, type_text, steps;
-    uint32_t nrun, naddr, nstep;
+    uint64_t *where;   /* per storage: offset in the block, or DTRT_NOWHERE's value */
+    uint32_t *node_of; /* per node of the graph: its number in the program, or NO_ID */
+    Text nodes, operands, runs, addr, steps;
 } Replay;
 
 #define NOWHERE UINT64_MAX
 
-static void print_addr(Replay *r, uint64_t at, uint64_t bytes, const char *type) {
+static void print_addr(Replay *r, uint64_t at) {
     if (at == NOWHERE)
-        text_str(&r->addr_text, " DTRT_NOWHERE,");
+        text_str(&r->addr, " DTRT_NOWHERE,");
     else
-        text_add(&r->addr_text, " %llu,", (unsigned long long)at);
-    text_add(&r->bytes_text, " %llu,", (unsigned long long)bytes);
-    text_add(&r->type_text, " %s,", type);
-    r->naddr++;
-}
-
-static void print_operand(Replay *r, ValueId v, uint64_t at) {
-    if (v == NO_ID)
-        print_addr(r, NOWHERE, 0, "DTRT_U8");
-    else
-        print_addr(r, at, value_bytes_of(r->g, v), cg_type_name(r->g->g->value[v].dtype));
-}
-
-static void begin_line(Replay *r, Text *t) {
-    text_add(t, "    /* %u */", r->nrun);
+        text_add(&r->addr, " %llu,", (unsigned long long)at);
+    r->g->naddr++;
 }
 
 static uint64_t operand_at(const Replay *r, ValueId v) {
@@ -134,78 +176,60 @@ static uint64_t operand_at(const Replay *r, ValueId v) {
 }
 
 static void replay_addresses(Replay *r, const PlanStep *s) {
-    Gen *g = r->g;
+    const Gen *g = r->g;
     const Node *n = &g->g->node[s->id];
-    begin_line(r, &r->addr_text);
-    begin_line(r, &r->bytes_text);
-    begin_line(r, &r->type_text);
-    for (uint32_t i = 0; i < n->nin; i++) print_operand(r, n->in[i], operand_at(r, n->in[i]));
+    text_add(&r->addr, "    /* %u */", g->nrun);
+    for (uint32_t i = 0; i < n->nin; i++) print_addr(r, operand_at(r, n->in[i]));
     if (s->inplace != NO_ID) r->where[s->inplace] = NOWHERE;
     for (uint32_t i = 0; i < n->nout; i++) {
         ValueId v = n->out[i];
         uint64_t at = g->p->persistent_bytes + s->out[i].offset;
-        if (v != NO_ID && s->out[i].place == PLACE_NONE) v = NO_ID;
-        print_operand(r, v, at);
+        if (v == NO_ID || s->out[i].place == PLACE_NONE) at = NOWHERE;
+        print_addr(r, at);
         if (v != NO_ID && s->out[i].place == PLACE_RESIDENT) r->where[g->g->value[v].storage] = at;
     }
-    uint64_t ws = g->c->node_workspace[s->id];
-    print_addr(r, ws ? g->p->persistent_bytes + s->workspace : NOWHERE, ws, "DTRT_U8");
-    text_char(&r->addr_text, '\n');
-    text_char(&r->bytes_text, '\n');
-    text_char(&r->type_text, '\n');
-}
-
-/* The trained tensor that an update changes, or -1. */
-static int updated_param(const Gen *g, const Node *n) {
-    if (op_class(n) != CLS_EFFECT || !n->nin || n->in[0] == NO_ID) return -1;
-    return g->g->value[n->in[0]].role == ROLE_PARAM ? (int)g->tensor_of[n->in[0]] : -1;
+    bool works = g->c->node_workspace[s->id] > 0;
+    print_addr(r, works ? g->p->persistent_bytes + s->workspace : NOWHERE);
+    text_char(&r->addr, '\n');
 }
 
 static void replay_run(Replay *r, const PlanStep *s) {
     Gen *g = r->g;
     const Node *n = &g->g->node[s->id];
     if (op_node_class(n) == CLS_VIEW) return;
-    uint32_t first = r->naddr;
-    replay_addresses(r, s);
-    begin_line(r, &r->runs);
-    text_add(&r->runs, " {k%u, ", g->node_body[s->id]);
-    text_quote(&r->runs, n->name);
-    text_str(&r->runs, ", ");
-    text_quote(&r->runs, n->onnx ? n->onnx : op_def(n->op)->name);
-    text_add(&r->runs, ", %u, %u, %u, %d, %d, %u, %u},%s\n", s->id, first, r->naddr - first,
-             (int)n->phase, updated_param(g, n), n->nin, n->nout,
-             r->ran[s->id] ? " /* again */" : "");
-    text_add(&r->steps, "    {%u, 0, 0}, /* ", r->nrun);
-    text_comment(&r->steps, n->name);
-    text_str(&r->steps, r->ran[s->id] ? ": again */\n" : " */\n");
-    if (g->logits_node == s->id && !r->ran[s->id]) {
-        g->logits_step = r->nstep;
-        g->logits_offset = r->where[g->g->value[g->g->logits].storage];
+    bool again = r->node_of[s->id] != NO_ID;
+    if (!again) {
+        r->node_of[s->id] = g->nnode;
+        print_node(g, s->id, &r->nodes, &r->operands);
     }
-    r->ran[s->id] = true;
-    r->nrun++;
-    r->nstep++;
+    text_add(&r->runs, "    /* %u */ {%u, %u}, /* ", g->nrun, r->node_of[s->id], g->naddr);
+    replay_addresses(r, s);
+    text_add(&r->steps, "    {%u, -1, 0}, /* ", g->nrun);
+    Text *const lines[] = {&r->runs, &r->steps};
+    for (int i = 0; i < 2; i++) {
+        text_comment(lines[i], n->name);
+        text_str(lines[i], again ? ": again */\n" : " */\n");
+    }
+    g->nrun++;
+    g->nstep++;
 }
 
 static void replay_drop(Replay *r, const PlanStep *s) {
     uint64_t at = r->where[s->id];
     assert(at != NOWHERE);
-    text_add(&r->steps, "    {-1, %llu, %llu}, /* drop ", (unsigned long long)at,
-             (unsigned long long)r->g->c->storage_bytes[s->id]);
+    text_add(&r->steps, "    {-1, %u, %llu}, /* drop ", s->id, (unsigned long long)at);
     text_comment(&r->steps, r->g->g->value[r->g->g->storage[s->id].root].name);
     text_str(&r->steps, " */\n");
     r->where[s->id] = NOWHERE;
-    r->nstep++;
+    r->g->nstep++;
 }
 
 static void replay_begin(Replay *r, Gen *g) {
     *r = (Replay){.g = g};
-    text_init(&r->runs, g->a);
-    text_init(&r->addr_text, g->a);
-    text_init(&r->bytes_text, g->a);
-    text_init(&r->type_text, g->a);
-    text_init(&r->steps, g->a);
-    r->ran = ARENA_ARRAY(g->a, bool, g->g->nnode + 1);
+    Text *const t[] = {&r->nodes, &r->operands, &r->runs, &r->addr, &r->steps};
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) text_init(t[i], g->a);
+    r->node_of = ARENA_ARRAY(g->a, uint32_t, g->g->nnode + 1);
+    for (NodeId n = 0; n < g->g->nnode; n++) r->node_of[n] = NO_ID;
     r->where = ARENA_ARRAY(g->a, uint64_t, g->g->nstorage + 1);
     for (StorageId s = 0; s < g->g->nstorage; s++) r->where[s] = NOWHERE;
     for (uint32_t i = 0; i < g->ntensor; i++)
@@ -220,30 +244,23 @@ static void print_table(Text *t, const char *comment, const char *decl, const Te
 void cg_print_schedule(Gen *g, Text *t) {
     Replay r;
     replay_begin(&r, g);
-    g->logits_node = NO_ID;
-    if (g->g->logits != NO_ID) {
-        ValueId root = g->g->storage[g->g->value[g->g->logits].storage].root;
-        g->logits_node = g->g->value[root].def;
-    }
     for (uint32_t i = 0; i < g->p->nstep; i++) {
         if (g->p->step[i].kind == STEP_RUN)
             replay_run(&r, &g->p->step[i]);
         else
             replay_drop(&r, &g->p->step[i]);
     }
-    g->nrun = r.nrun;
-    g->naddr = r.naddr;
-    g->nstep = r.nstep;
-    g->loss_offset = r.where[g->g->value[g->g->loss].storage];
-    text_str(t, "/* ---- the schedule of one step ---- */\n");
-    print_table(t, "Operands of each run: inputs, outputs, workspace.", "uint64_t addr",
-                &r.addr_text);
-    print_table(t, "Their bytes.", "uint64_t addr_bytes", &r.bytes_text);
-    print_table(t, "Their types.", "uint8_t addr_type", &r.type_text);
+    text_str(t, "/* ---- the training step ---- */\n");
+    print_storages(g, t);
+    print_table(t, "Storages of each node: inputs, outputs.", "int32_t operands", &r.operands);
     print_table(
         t,
-        "Runs: function, node, operator, number, first operand, operands, phase (0 forward, "
-        "1 backward,\n * 2 update), parameter, inputs, outputs.",
-        "DtrtRun runs", &r.runs);
-    print_table(t, "Runs and drops in order.", "DtrtStep steps", &r.steps);
+        "Nodes: function, node, operator, number in the graph, first operand, inputs, outputs, "
+        "phase (0\n * forward, 1 backward, 2 update), parameter, inputs that output 0 may take "
+        "over, inputs that are\n * changed, workspace, expected ns.",
+        "DtrtNode nodes", &r.nodes);
+    text_str(t, "/* ---- its schedule ---- */\n");
+    print_table(t, "Where each run's inputs, outputs and workspace lie.", "uint64_t addr", &r.addr);
+    print_table(t, "Runs: node, first address.", "DtrtRun runs", &r.runs);
+    print_table(t, "Runs in order, and drops: storage, offset.", "DtrtStep steps", &r.steps);
 }

@@ -44,6 +44,38 @@ uint64_t op_element_flops(OpCode op) {
     return def->flags & OPF_EW ? 24 : 1;
 }
 
+static bool overwrites(const Graph *g, const Node *n, uint32_t i) {
+    const OpDef *def = op_def(n->op);
+    const Value *in = &g->value[n->in[i]], *out = &g->value[n->out[0]];
+    if (in->dtype != out->dtype || value_count(g, n->in[i]) != value_count(g, n->out[0]))
+        return false;
+    return n->body || def->flags & OPF_EW || (i < 32 && (def->inplace >> i & 1));
+}
+
+/* Output 0 of a Fused node has an element for each point of the space that its loop walks. */
+static bool is_elementwise(const Graph *g, const Node *n) {
+    if (!n->nout || n->out[0] == NO_ID) return false;
+    if (!n->body) return true;
+    const FusedInst *inst = &n->body->inst[n->body->out_inst[0]];
+    uint64_t space;
+    return !(op_def(inst->op)->flags & OPF_COLREDUCE) && shape_count(&n->body->space, &space) &&
+           value_count(g, n->out[0]) == space;
+}
+
+uint64_t op_inplace_inputs(const Graph *g, const Node *n) {
+    uint64_t mask = 0;
+    if (op_node_class(n) == CLS_VIEW || !is_elementwise(g, n)) return 0;
+    for (uint32_t i = 0; i < n->nin && i < 64; i++) {
+        /* a storage that another operand reads under a different shape must not be overwritten */
+        bool ok = n->in[i] != NO_ID && overwrites(g, n, i);
+        for (uint32_t j = 0; j < n->nin && ok; j++)
+            if (n->in[j] != NO_ID && g->value[n->in[j]].storage == g->value[n->in[i]].storage)
+                ok = j >= i && overwrites(g, n, j);
+        if (ok) mask |= UINT64_C(1) << i;
+    }
+    return mask;
+}
+
 uint64_t op_flops(const Graph *g, const Node *n) {
     const OpDef *def = op_def(n->op);
     if (def->flops) return def->flops(g, n);

@@ -99,6 +99,9 @@ static inline NodeClass op_class(const Node *n) {
 bool op_is_colreduce(const Node *n);
 /* Class of a node: Fused nodes are random when a member is. */
 NodeClass op_node_class(const Node *n);
+/* Bit i: output 0 of n may take over the storage of input i, where both have as many bytes and the
+ * storage dies there. The first operand of a storage stands for it. */
+uint64_t op_inplace_inputs(const Graph *g, const Node *n);
 uint64_t op_flops(const Graph *g, const Node *n);
 uint64_t op_element_flops(OpCode op); /* elementwise or column reduction: of one element */
 /* Runs infer on a node whose inputs and attributes are set: creates its outputs. Checks arity. */

@@ -22,38 +22,15 @@ static uint64_t arena_size(const Problem *p, StorageId s) {
     return p->align == 1 ? bytes : round_up(bytes ? bytes : 1, p->align);
 }
 
-/* Inputs that output 0 may overwrite (plan.h, P5). A storage that some other operand reads under a
- * different shape must not be overwritten. */
-static bool operand_ok(const Graph *g, const Node *n, uint32_t i) {
-    const OpDef *def = op_def(n->op);
-    const Value *in = &g->value[n->in[i]], *out = &g->value[n->out[0]];
-    uint64_t full = value_count(g, n->out[0]);
-    if (in->dtype != out->dtype || value_count(g, n->in[i]) != full) return false;
-    if (n->body) return true;
-    return def->flags & OPF_EW || (i < 32 && (def->inplace >> i & 1));
-}
-
-static bool output_ok(const Graph *g, const Node *n) {
-    if (!n->nout || n->out[0] == NO_ID) return false;
-    if (!n->body) return true;
-    const FusedInst *inst = &n->body->inst[n->body->out_inst[0]];
-    uint64_t space;
-    return !(op_def(inst->op)->flags & OPF_COLREDUCE) && shape_count(&n->body->space, &space) &&
-           value_count(g, n->out[0]) == space;
-}
-
+/* Storages that output 0 may overwrite (plan.h, P5). */
 static void add_inplace(Builder *b, const Node *n) {
-    const Graph *g = b->p->g;
-    if (!output_ok(g, n)) return;
-    StorageId to = g->value[n->out[0]].storage;
-    for (uint32_t i = 0; i < n->nin; i++) {
-        if (n->in[i] == NO_ID || !operand_ok(g, n, i)) continue;
-        StorageId s = g->value[n->in[i]].storage;
-        bool ok = b->p->bytes[s] && b->p->c->storage_bytes[s] == b->p->c->storage_bytes[to];
-        for (uint32_t j = 0; j < n->nin && ok; j++)
-            if (n->in[j] != NO_ID && g->value[n->in[j]].storage == s)
-                ok = j >= i && operand_ok(g, n, j);
-        if (ok) VEC_PUSH(b->a, b->inplace, s);
+    const Problem *p = b->p;
+    uint64_t may = op_inplace_inputs(p->g, n);
+    for (uint32_t i = 0; i < 64 && may >> i; i++) {
+        if (!(may >> i & 1)) continue;
+        StorageId s = p->g->value[n->in[i]].storage, to = p->g->value[n->out[0]].storage;
+        if (p->bytes[s] && p->c->storage_bytes[s] == p->c->storage_bytes[to])
+            VEC_PUSH(b->a, b->inplace, s);
     }
 }
 

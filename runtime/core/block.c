@@ -116,7 +116,7 @@ static Status load_weights(Runtime *rt) {
     const DtrtProgram *p = rt->p;
     uint64_t need = dtrt_packed_max_bytes(p);
     void *own = NULL, *bounce = rt->block + p->persistent_bytes;
-    if (need > p->arena_bytes) {
+    if (need > rt->s->arena_bytes) {
         bounce = own = malloc((size_t)need);
         if (!own) return dtrt_no_memory(need);
     }
@@ -140,7 +140,7 @@ static Status load_weights(Runtime *rt) {
 
 Status dtrt_block_open(Runtime *rt) {
     const DtrtProgram *p = rt->p;
-    rt->block_bytes = p->persistent_bytes + p->arena_bytes;
+    rt->block_bytes = p->persistent_bytes + rt->s->arena_bytes;
     if (p->budget_bytes && rt->block_bytes > p->budget_bytes) {
         dtrt_error("the program needs %" PRIu64 " bytes, more than its budget of %" PRIu64,
                    rt->block_bytes, p->budget_bytes);

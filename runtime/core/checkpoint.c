@@ -122,7 +122,7 @@ static Status put_header(OutFile *out, const Runtime *rt, Index *x, uint64_t ste
 static void *idle_bounce(Runtime *rt, void **own) {
     uint64_t need = dtrt_packed_max_bytes(rt->p);
     *own = NULL;
-    if (need <= rt->p->arena_bytes) return rt->block + rt->p->persistent_bytes;
+    if (need <= rt->s->arena_bytes) return rt->block + rt->p->persistent_bytes;
     *own = malloc(need);
     if (!*own) dtrt_no_memory(need);
     return *own;

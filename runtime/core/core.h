@@ -191,22 +191,26 @@ typedef struct {
 } ProfileSlot;
 struct Runtime {
     const DtrtProgram *p;
+    const DtrtSchedule *s; /* that steps follow */
     Options o;
     DtrtCtx ctx;
     uint8_t *block;
     uint64_t block_bytes, library_bytes;
     int exe; /* own executable, or -1 */
     uint64_t payload, payload_bytes;
-    void **ptr;         /* parallel to DtrtProgram.addr */
-    int32_t running;    /* index of the run in progress, or -1 */
-    jmp_buf fail;       /* dtrt_fail */
-    uint32_t loss_step; /* index of the step after which the loss is there */
+    void **ptr;      /* parallel to s->addr */
+    int32_t running; /* node in progress, or -1 */
+    jmp_buf fail;    /* dtrt_fail */
+    /* indices of the steps after which loss and model output are there (UINT32_MAX: it never is),
+     * and where */
+    uint32_t loss_step, logits_step;
+    const float *loss_at, *logits_at;
     Loader loader;
     /* gradients of one step, plain: called right before each update */
     Status (*on_grad)(Runtime *rt, int tensor, const float *g);
     void *grad_user;
     void *bounce;         /* for unpacking inside a step, when on_grad is set */
-    ProfileSlot *profile; /* one per run, or NULL */
+    ProfileSlot *profile; /* one per node, or NULL */
     float loss;
     uint64_t hits, counted; /* accuracy of this step */
 };

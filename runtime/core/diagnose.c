@@ -40,47 +40,48 @@ static Kind worst(const float *x, uint64_t n, uint64_t *at) {
     return kind;
 }
 
-static Kind worst_operand(const Runtime *rt, uint32_t first, uint32_t count, uint32_t *which,
-                          uint64_t *at) {
+/* Of operands from .. to of a run. */
+static Kind worst_operand(const Runtime *rt, const DtrtRun *r, uint32_t from, uint32_t to,
+                          uint32_t *which, uint64_t *at) {
+    const DtrtNode *n = &rt->p->node[r->node];
     Kind kind = FINITE;
-    for (uint32_t i = first; i < first + count; i++) {
+    for (uint32_t i = from; i < to; i++) {
+        const float *x = rt->ptr[r->first + i];
+        int32_t storage = rt->p->operand[n->first + i];
         uint64_t pos = 0;
-        if (!rt->ptr[i] || rt->p->addr_type[i] != DTRT_F32) continue;
-        Kind k = worst(rt->ptr[i], rt->p->addr_bytes[i] / sizeof(float), &pos);
+        if (!x || storage < 0 || rt->p->storage[storage].type != DTRT_F32) continue;
+        Kind k = worst(x, rt->p->storage[storage].bytes / sizeof *x, &pos);
         if (k <= kind) continue;
         kind = k;
-        *which = i - first;
+        *which = i - from;
         *at = pos;
     }
     return kind;
 }
 
-static bool changes_state(const DtrtRun *r) {
-    return r->phase == 2 || !strcmp(r->op, "BnUpdate");
-}
-
 typedef struct {
-    int32_t run;
+    int32_t node;
     uint32_t output;
     uint64_t element;
     Kind kind;
 } Suspect;
 
 static Suspect find_suspect(Runtime *rt, uint32_t end) {
-    Suspect s = {.run = -1};
+    Suspect s = {.node = -1};
     for (uint32_t i = 0; i < end; i++) {
-        if (rt->p->step[i].run < 0) continue;
-        const DtrtRun *r = &rt->p->run[rt->p->step[i].run];
+        if (rt->s->step[i].run < 0) continue;
+        const DtrtRun *r = &rt->s->run[rt->s->step[i].run];
+        const DtrtNode *n = &rt->p->node[r->node];
         uint32_t which = 0;
         uint64_t at = 0;
-        if (changes_state(r)) continue;
-        Kind before = worst_operand(rt, r->first, r->nin, &which, &at);
-        rt->running = rt->p->step[i].run;
-        r->run(&rt->ctx, rt->ptr + r->first);
-        Kind after = worst_operand(rt, r->first + r->nin, r->nout, &which, &at);
+        if (n->mutates) continue;
+        Kind before = worst_operand(rt, r, 0, n->nin, &which, &at);
+        rt->running = (int32_t)r->node;
+        n->run(&rt->ctx, rt->ptr + r->first);
+        Kind after = worst_operand(rt, r, n->nin, n->nin + n->nout, &which, &at);
         if (after == FINITE || after <= before || (after != NOT_A_NUMBER && before != FINITE))
             continue;
-        if (s.run < 0 || (s.kind == MINUS_INF && after != MINUS_INF))
+        if (s.node < 0 || (s.kind == MINUS_INF && after != MINUS_INF))
             s = (Suspect){rt->running, which, at, after};
         if (s.kind != MINUS_INF) break;
     }
@@ -110,11 +111,11 @@ Status dtrt_diagnose(Runtime *rt, uint32_t end, const char *what) {
                rt->ctx.step, what, (double)rt->ctx.lr);
     if (report_persistent(rt)) return ST_DIVERGED;
     Suspect s = find_suspect(rt, end);
-    if (s.run >= 0) {
-        const DtrtRun *r = &rt->p->run[s.run];
+    if (s.node >= 0) {
+        const DtrtNode *n = &rt->p->node[s.node];
         dtrt_error("the first node to produce a non-finite value is %s (%s): %s in element %" PRIu64
                    " of output %u",
-                   dtrt_name_str(r->name), r->op, kind[s.kind], s.element, s.output);
+                   dtrt_name_str(n->name), n->op, kind[s.kind], s.element, s.output);
     }
     dtrt_hint("try a lower --lr");
     return ST_DIVERGED;

@@ -49,25 +49,55 @@ typedef struct {
 
 typedef void DtrtKernel(DtrtCtx *c, void *const *p);
 
+/* What nodes read and write: a persistent tensor, or a range of the arena for as long as it is
+ * needed. */
+typedef struct {
+    uint64_t bytes;
+    int32_t tensor; /* the persistent tensor that it is, or -1 */
+    DtrtType type;  /* opaque contents: DTRT_U8 */
+} DtrtStorage;
+
+/* A node of the training step. Nodes are numbered in the order in which they run for the first
+ * time. */
 typedef struct {
     DtrtKernel *run;
     const char *name; /* ONNX node name, for messages and profiles */
     const char *op;
-    uint32_t node;         /* node number in the compiler's graph */
-    uint32_t first, count; /* pointers: addr[first .. first+count) */
-    uint8_t phase;         /* 0 forward, 1 backward, 2 update */
-    int32_t param; /* update nodes: tensor index of the parameter; addr[first+1] is the gradient;
-                      else -1 */
-    uint32_t nin, nout; /* pointers: nin inputs, nout outputs, workspace */
+    uint32_t graph_node; /* its number in the compiler's graph */
+    uint32_t first;      /* its storages: operand[first ..), nin inputs, then nout outputs */
+    uint32_t nin, nout;
+    uint8_t phase;    /* 0 forward, 1 backward, 2 update */
+    int32_t param;    /* update nodes: tensor index of the parameter, input 1 is the gradient; else
+                         -1 */
+    uint64_t inplace; /* bit i: output 0 may take over the storage of input i */
+    uint64_t mutates; /* bit i: input i is changed. Such a node runs exactly once a step */
+    uint64_t workspace, ns; /* bytes; time that the cost model expects */
+} DtrtNode;
+
+/* One run of a node. Kernels get nin + nout + 1 pointers: the last is the workspace. */
+typedef struct {
+    uint32_t node;
+    uint32_t first; /* addr[first ..) */
 } DtrtRun;
 
-/* Steps in order: runs and drops. A drop is a byte range that ends: hard mode fills it with NaN. */
+/* Steps in order: runs and drops. A dropped storage's bytes may be anything's from there on. */
 typedef struct {
-    int32_t run;            /* index into runs, or -1: a drop */
-    uint64_t offset, bytes; /* drop */
+    int32_t run;     /* index into runs, or -1: a drop */
+    int32_t storage; /* drop: which */
+    uint64_t offset; /* drop: where it was */
 } DtrtStep;
 
 #define DTRT_NOWHERE UINT64_MAX /* addr entry: NULL */
+
+/* One training step in memory: what runs when, and where everything lies. */
+typedef struct {
+    uint64_t arena_bytes;
+    uint32_t nrun, naddr, nstep;
+    const DtrtRun *run;
+    const uint64_t *addr;
+    const DtrtStep *step;
+    uint32_t recomputed_runs, evictions;
+} DtrtSchedule;
 
 /* The forward graph as imported, for the reference interpreter (--check-grad): see runtime/ref.
  * Attribute names are those of attrs.def. Dropout with attribute channels_last = 1: the random
@@ -99,23 +129,18 @@ typedef struct {
                            First, where every version looks for it */
     const char *model, *model_sha256, *command, *target;
     uint64_t graph_digest; /* of the compiler's step graph, for profiles */
-    uint64_t budget_bytes, persistent_bytes, arena_bytes;
+    uint64_t budget_bytes, persistent_bytes;
     double planned_overhead;
-    uint32_t recomputed_runs, evictions;
     int threads; /* that workspaces were computed for */
     uint32_t ntensor;
     const DtrtTensor *tensor;
-    uint32_t nrun;
-    const DtrtRun *run;
-    uint32_t naddr;
-    const uint64_t *addr;
-    const uint64_t *addr_bytes; /* parallel to addr: bytes of the operand (workspace: its size) */
-    const uint8_t *addr_type;   /* parallel to addr: DtrtType; workspace and opaque: DTRT_U8 */
-    uint32_t nstep;
-    const DtrtStep *step;
-    uint64_t loss_offset;   /* f32 scalar, resident at the end of a step */
-    uint64_t logits_offset; /* of the model output; DTRT_NOWHERE: it cannot be read */
-    int logits_run;         /* index into steps: the output lies there right after this step */
+    uint32_t nstorage, noperand, nnode;
+    const DtrtStorage *storage;
+    const int32_t *operand; /* storages of each node; -1: absent */
+    const DtrtNode *node;
+    DtrtSchedule plan;      /* the compiled schedule */
+    int32_t loss_storage;   /* f32 scalar, resident at the end of a step */
+    int32_t logits_storage; /* of the model output; -1: it cannot be read */
     int logits_rank;
     int64_t logits_dim[8];
     const char *loss_kind;      /* "cross-entropy", ... */

@@ -117,7 +117,7 @@ int dtrt_main(const DtrtProgram *p, int argc, char **argv) {
     sleep_at_barriers(argv);
     static Runtime rt; /* static: not in registers when dtrt_fail jumps */
     static Report report;
-    rt = (Runtime){.p = p, .exe = -1, .running = -1};
+    rt = (Runtime){.p = p, .s = &p->plan, .exe = -1, .running = -1};
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of write, like a full disk */
     Status st = dtrt_tables_check(p);
     if (!st) st = dtrt_options_parse(p, argc, argv, &rt.o);

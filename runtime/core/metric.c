@@ -5,7 +5,7 @@
 void dtrt_metric_accuracy(Runtime *rt) {
     const DtrtProgram *p = rt->p;
     const DtrtTensor *t = dtrt_program_target(p);
-    const float *x = (const float *)(rt->block + p->logits_offset);
+    const float *x = rt->logits_at;
     int64_t axis = p->class_axis < 0 ? p->class_axis + p->logits_rank : p->class_axis;
     int64_t outer = 1, n = p->logits_dim[axis], inner = 1;
     for (int i = 0; i < axis; i++) outer *= p->logits_dim[i];

@@ -145,7 +145,7 @@ static Status set_metric(Parse *c, const char *name, const char *value) {
         return ST_OK;
     }
     if (strcmp(value, "accuracy")) return usage(name, value, "accuracy or none");
-    if (c->p->nclass <= 0 || c->p->logits_offset == DTRT_NOWHERE) {
+    if (c->p->nclass <= 0 || c->p->logits_storage < 0) {
         dtrt_error("%s accuracy: the loss %s has no classes to count hits of", name,
                    c->p->loss_kind);
         return ST_USAGE;
@@ -298,7 +298,7 @@ static const struct {
 void dtrt_options_help(const DtrtProgram *p, const char *argv0) {
     printf("%s: trains %s (batch %lld, loss %s, optimizer %s, lr %g) in %s\n\n", argv0, p->model,
            (long long)dtrt_program_batch(p), p->loss_kind, p->optimizer, (double)p->lr,
-           dtrt_size_str(p->persistent_bytes + p->arena_bytes));
+           dtrt_size_str(p->persistent_bytes + p->plan.arena_bytes));
     printf("usage: %s --data FILE [options]\n", argv0);
     for (size_t i = 0; i < NOPTION; i++) {
         char left[40];
@@ -354,7 +354,7 @@ static Status check_together(const Options *o) {
 }
 
 Status dtrt_options_parse(const DtrtProgram *p, int argc, char **argv, Options *o) {
-    Parse c = {p, o, p->persistent_bytes + p->arena_bytes};
+    Parse c = {p, o, p->persistent_bytes + p->plan.arena_bytes};
     const char *env = getenv("DTRT_HARD");
     bool shuffle_given = false;
     *o = (Options){.momentum = p->momentum,
@@ -368,7 +368,7 @@ Status dtrt_options_parse(const DtrtProgram *p, int argc, char **argv, Options *
     o->hard = true;
 #endif
     if (env) o->hard = *env && strcmp(env, "0");
-    o->accuracy = p->nclass > 0 && p->logits_offset != DTRT_NOWHERE;
+    o->accuracy = p->nclass > 0 && p->logits_storage >= 0;
     for (int i = 1; i < argc; i++) {
         shuffle_given |= !strncmp(argv[i], "--shuffle", 9);
         Status st = parse_one(&c, argc, argv, &i);

@@ -134,12 +134,12 @@ Status dtrt_report_summary(Runtime *rt, Report *r) {
            median(r->data_ms, r->done));
     printf(",\"budget_bytes\":%" PRIu64 ",\"peak_bytes\":%" PRIu64
            ",\"planned_peak_bytes\":%" PRIu64,
-           p->budget_bytes, rt->block_bytes, p->persistent_bytes + p->arena_bytes);
+           p->budget_bytes, rt->block_bytes, p->persistent_bytes + rt->s->arena_bytes);
     printf(",\"persistent_bytes\":%" PRIu64 ",\"library_bytes\":%" PRIu64
            ",\"max_resident_bytes\":%" PRIu64,
            p->persistent_bytes, rt->library_bytes, max_resident_bytes());
     printf(",\"planned_overhead\":%.6g,\"recomputed_runs\":%u,\"evictions\":%u,\"threads\":%d",
-           p->planned_overhead, p->recomputed_runs, p->evictions, rt->ctx.threads);
+           p->planned_overhead, rt->s->recomputed_runs, rt->s->evictions, rt->ctx.threads);
     if (r->epoch_counted)
         printf(",\"metric\":\"accuracy\",\"accuracy\":%.9g",
                (double)r->epoch_hits / (double)r->epoch_counted);
@@ -158,27 +158,15 @@ static int by_u64(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* All runs of one node are one row: they do the same work. */
-static void put_node(FILE *f, Runtime *rt, uint32_t first, const char *separator) {
-    const DtrtProgram *p = rt->p;
-    static uint64_t ns[PROFILE_SAMPLES * 16];
-    uint64_t runs = 0, min = UINT64_MAX, n = 0;
-    for (uint32_t i = first; i < p->nrun; i++) {
-        const ProfileSlot *s = &rt->profile[i];
-        if (p->run[i].node != p->run[first].node || !s->runs) continue;
-        uint64_t have = s->runs < PROFILE_SAMPLES ? s->runs : PROFILE_SAMPLES;
-        for (uint64_t k = 0; k < have && n < sizeof ns / sizeof *ns; k++) ns[n++] = s->ns[k];
-        if (s->min_ns < min) min = s->min_ns;
-        runs += s->runs;
-    }
-    if (!n) return;
-    qsort(ns, n, sizeof *ns, by_u64);
-    fprintf(f, "%s\n{\"node\":%u,\"name\":", separator, p->run[first].node);
-    dtrt_json_string(f, p->run[first].name);
+static void put_node(FILE *f, const DtrtNode *n, ProfileSlot *s) {
+    uint64_t have = s->runs < PROFILE_SAMPLES ? s->runs : PROFILE_SAMPLES;
+    qsort(s->ns, have, sizeof *s->ns, by_u64);
+    fprintf(f, "\n{\"node\":%u,\"name\":", n->graph_node);
+    dtrt_json_string(f, n->name);
     fprintf(f,
             ",\"op\":\"%s\",\"phase\":%u,\"runs\":%" PRIu64 ",\"min_ns\":%" PRIu64
             ",\"median_ns\":%" PRIu64 "}",
-            p->run[first].op, p->run[first].phase, runs, min, ns[n / 2]);
+            n->op, n->phase, s->runs, s->min_ns, s->ns[have / 2]);
 }
 
 Status dtrt_report_profile(Runtime *rt) {
@@ -197,11 +185,10 @@ Status dtrt_report_profile(Runtime *rt) {
             "\",\"target\":\"%s\",\"threads\":%d,\"batch\":%" PRId64 ",\"nodes\":[",
             p->model_sha256, p->graph_digest, p->target, rt->ctx.threads, dtrt_program_batch(p));
     const char *separator = "";
-    for (uint32_t i = 0; i < p->nrun; i++) {
-        bool seen = false;
-        for (uint32_t k = 0; k < i && !seen; k++) seen = p->run[k].node == p->run[i].node;
-        if (seen) continue;
-        put_node(f, rt, i, separator);
+    for (uint32_t i = 0; i < p->nnode; i++) {
+        if (!rt->profile[i].runs) continue;
+        fputs(separator, f);
+        put_node(f, &p->node[i], &rt->profile[i]);
         separator = ",";
     }
     fputs("]}\n", f);

@@ -18,9 +18,9 @@ void dtrt_fail(DtrtCtx *c, const char *fmt, ...) {
     dtrt_end_line();
     fputs("error: ", stderr);
     if (rt->running >= 0) {
-        const DtrtRun *r = &rt->p->run[rt->running];
+        const DtrtNode *n = &rt->p->node[rt->running];
         fprintf(stderr, "step %llu, node %s (%s): ", (unsigned long long)c->step,
-                dtrt_name_str(r->name), r->op);
+                dtrt_name_str(n->name), n->op);
     }
     va_start(ap, fmt);
     vfprintf(stderr, fmt, ap);
@@ -34,108 +34,127 @@ static void fill_nan(Runtime *rt, uint64_t offset, uint64_t bytes) {
     memset(rt->block + offset, 0xff, bytes);
 }
 
+static uint64_t operand_bytes(const DtrtProgram *p, const DtrtNode *n, uint32_t i) {
+    if (i == n->nin + n->nout) return n->workspace;
+    int32_t storage = p->operand[n->first + i];
+    return storage < 0 ? 0 : p->storage[storage].bytes;
+}
+
 /* An output that takes over an input's storage, or part of it, must not be filled. */
-static bool overlaps_input(const DtrtProgram *p, const DtrtRun *r, uint64_t at, uint64_t bytes) {
-    for (uint32_t i = r->first; i < r->first + r->nin; i++)
-        if (p->addr[i] != DTRT_NOWHERE && p->addr[i] < at + bytes &&
-            at < p->addr[i] + p->addr_bytes[i])
+static bool overlaps_input(const DtrtProgram *p, const DtrtNode *n, const uint64_t *addr,
+                           uint64_t at, uint64_t bytes) {
+    for (uint32_t i = 0; i < n->nin; i++)
+        if (addr[i] != DTRT_NOWHERE && addr[i] < at + bytes &&
+            at < addr[i] + operand_bytes(p, n, i))
             return true;
     return false;
 }
 
-static void fill_operands(Runtime *rt, const DtrtRun *r) {
-    const DtrtProgram *p = rt->p;
-    for (uint32_t i = r->first + r->nin; i < r->first + r->count; i++)
-        if (p->addr[i] != DTRT_NOWHERE && !overlaps_input(p, r, p->addr[i], p->addr_bytes[i]))
-            fill_nan(rt, p->addr[i], p->addr_bytes[i]);
+static void fill_operands(Runtime *rt, const DtrtNode *n, const uint64_t *addr) {
+    for (uint32_t i = n->nin; i <= n->nin + n->nout; i++) {
+        uint64_t bytes = operand_bytes(rt->p, n, i);
+        if (addr[i] != DTRT_NOWHERE && !overlaps_input(rt->p, n, addr, addr[i], bytes))
+            fill_nan(rt, addr[i], bytes);
+    }
 }
 
-/* Update nodes: operand 1 is the gradient, in the layout of its parameter. */
-static Status take_gradient(Runtime *rt, const DtrtRun *r, uint32_t step) {
+/* Update nodes: input 1 is the gradient, in the layout of its parameter. */
+static Status take_gradient(Runtime *rt, const DtrtNode *n, void *const *ptr, uint32_t step) {
     const DtrtProgram *p = rt->p;
-    const DtrtTensor *t = &p->tensor[r->param];
-    const float *g = rt->ptr[r->first + 1];
-    if (!dtrt_all_finite(g, p->addr_bytes[r->first + 1] / sizeof *g)) {
+    const DtrtTensor *t = &p->tensor[n->param];
+    const float *g = ptr[1];
+    if (!dtrt_all_finite(g, operand_bytes(p, n, 1) / sizeof *g)) {
         char what[160];
         snprintf(what, sizeof what, "the gradient of %s", dtrt_name_str(t->name));
         return dtrt_diagnose(rt, step, what);
     }
     if (!rt->on_grad) return ST_OK;
     const float *plain = dtrt_tensor_plain(p, t, g, rt->bounce);
-    return plain ? rt->on_grad(rt, r->param, plain) : ST_MACHINE;
+    return plain ? rt->on_grad(rt, n->param, plain) : ST_MACHINE;
 }
 
-static void run_timed(Runtime *rt, const DtrtRun *r) {
+static void run_timed(Runtime *rt, const DtrtNode *n, void *const *ptr) {
     ProfileSlot *slot = &rt->profile[rt->running];
     uint64_t start = dtrt_now_ns();
-    r->run(&rt->ctx, rt->ptr + r->first);
+    n->run(&rt->ctx, ptr);
     uint64_t ns = dtrt_now_ns() - start;
     if (!slot->runs || ns < slot->min_ns) slot->min_ns = ns;
     slot->ns[slot->runs++ % PROFILE_SAMPLES] = ns;
 }
 
 static Status run_node(Runtime *rt, const DtrtRun *r, uint32_t step) {
-    rt->running = (int32_t)(r - rt->p->run);
-    if (r->param >= 0) {
-        Status st = take_gradient(rt, r, step);
+    const DtrtNode *n = &rt->p->node[r->node];
+    void *const *ptr = rt->ptr + r->first;
+    rt->running = (int32_t)r->node;
+    if (n->param >= 0) {
+        Status st = take_gradient(rt, n, ptr, step);
         if (st) return st;
     }
-    if (rt->o.hard) fill_operands(rt, r);
+    if (rt->o.hard) fill_operands(rt, n, rt->s->addr + r->first);
     if (rt->profile)
-        run_timed(rt, r);
+        run_timed(rt, n, ptr);
     else
-        r->run(&rt->ctx, rt->ptr + r->first);
+        n->run(&rt->ctx, ptr);
     return ST_OK;
 }
 
 Status dtrt_step_run(Runtime *rt) {
-    const DtrtProgram *p = rt->p;
+    const DtrtSchedule *s = rt->s;
     rt->hits = rt->counted = 0;
-    for (uint32_t i = 0; i < p->nstep; i++) {
-        const DtrtStep *s = &p->step[i];
-        if (s->run < 0) {
-            if (rt->o.hard) fill_nan(rt, s->offset, s->bytes);
+    for (uint32_t i = 0; i < s->nstep; i++) {
+        const DtrtStep *now = &s->step[i];
+        if (now->run < 0) {
+            if (rt->o.hard) fill_nan(rt, now->offset, rt->p->storage[now->storage].bytes);
             continue;
         }
-        Status st = run_node(rt, &p->run[s->run], i);
+        Status st = run_node(rt, &s->run[now->run], i);
         if (st) return st;
-        if (rt->o.accuracy && (int)i == p->logits_run) dtrt_metric_accuracy(rt);
+        if (rt->o.accuracy && i == rt->logits_step) dtrt_metric_accuracy(rt);
         if (i != rt->loss_step) continue;
-        rt->loss = *(const float *)(rt->block + p->loss_offset);
+        rt->loss = *rt->loss_at;
         if (!isfinite(rt->loss)) return dtrt_diagnose(rt, i + 1, "the loss");
     }
     rt->running = -1;
     return ST_OK;
 }
 
-/* The last step that writes at the loss's place makes the loss that stays until the end. */
-static uint32_t find_loss_step(const DtrtProgram *p) {
-    uint32_t at = UINT32_MAX;
-    for (uint32_t i = 0; i < p->nstep; i++) {
-        if (p->step[i].run < 0) continue;
-        const DtrtRun *r = &p->run[p->step[i].run];
-        for (uint32_t k = r->first + r->nin; k < r->first + r->nin + r->nout; k++)
-            if (p->addr[k] == p->loss_offset) at = i;
+/* The first or the last step after which a storage is there, and the address that it then has. NULL
+ * when no node makes it. */
+static const float *find_made(const Runtime *rt, int32_t storage, bool last, uint32_t *step) {
+    const DtrtSchedule *s = rt->s;
+    const float *at = NULL;
+    for (uint32_t i = 0; i < s->nstep && (last || !at); i++) {
+        if (s->step[i].run < 0) continue;
+        const DtrtRun *r = &s->run[s->step[i].run];
+        const DtrtNode *n = &rt->p->node[r->node];
+        for (uint32_t k = n->nin; k < n->nin + n->nout; k++) {
+            if (rt->p->operand[n->first + k] != storage || !rt->ptr[r->first + k]) continue;
+            at = rt->ptr[r->first + k];
+            *step = i;
+        }
     }
     return at;
 }
 
 Status dtrt_step_open(Runtime *rt) {
-    const DtrtProgram *p = rt->p;
+    const DtrtSchedule *s = rt->s;
     rt->running = -1;
-    rt->loss_step = find_loss_step(p);
-    rt->ptr = calloc(p->naddr + 1, sizeof *rt->ptr);
-    if (!rt->ptr) return dtrt_no_memory(p->naddr * sizeof *rt->ptr);
-    for (uint32_t i = 0; i < p->naddr; i++)
-        if (p->addr[i] != DTRT_NOWHERE) rt->ptr[i] = rt->block + p->addr[i];
-    if (rt->loss_step == UINT32_MAX) {
+    rt->ptr = calloc(s->naddr + 1, sizeof *rt->ptr);
+    if (!rt->ptr) return dtrt_no_memory(s->naddr * sizeof *rt->ptr);
+    for (uint32_t i = 0; i < s->naddr; i++)
+        if (s->addr[i] != DTRT_NOWHERE) rt->ptr[i] = rt->block + s->addr[i];
+    rt->loss_at = find_made(rt, rt->p->loss_storage, true, &rt->loss_step);
+    if (!rt->loss_at) {
         dtrt_error("the program's tables name no node that makes the loss");
         return ST_DATA;
     }
-    if (rt->o.hard) fill_nan(rt, p->persistent_bytes, p->arena_bytes);
+    rt->logits_step = UINT32_MAX;
+    if (rt->p->logits_storage >= 0)
+        rt->logits_at = find_made(rt, rt->p->logits_storage, false, &rt->logits_step);
+    if (rt->o.hard) fill_nan(rt, rt->p->persistent_bytes, s->arena_bytes);
     if (!rt->o.profile) return ST_OK;
-    rt->profile = calloc(p->nrun + 1, sizeof *rt->profile);
-    return rt->profile ? ST_OK : dtrt_no_memory(p->nrun * sizeof *rt->profile);
+    rt->profile = calloc(rt->p->nnode + 1, sizeof *rt->profile);
+    return rt->profile ? ST_OK : dtrt_no_memory(rt->p->nnode * sizeof *rt->profile);
 }
 
 void dtrt_step_free(Runtime *rt) {

@@ -54,16 +54,17 @@ static bool check_head(const DtrtProgram *p) {
     if (!p->model || !p->model_sha256 || !p->command || !p->target || !p->loss_kind ||
         !p->optimizer)
         return damaged("a text is missing");
-    if (p->persistent_bytes > INT64_MAX || p->arena_bytes > INT64_MAX - p->persistent_bytes)
+    if (p->persistent_bytes > INT64_MAX || p->plan.arena_bytes > INT64_MAX - p->persistent_bytes)
         return damaged("%" PRIu64 " + %" PRIu64 " bytes of memory", p->persistent_bytes,
-                       p->arena_bytes);
+                       p->plan.arena_bytes);
     if (p->threads < 1) return damaged("%d threads", p->threads);
-    if (p->ntensor > INT32_MAX || p->nrun > INT32_MAX || p->nstep > INT32_MAX ||
-        p->nrefvalue > INT32_MAX)
+    const DtrtSchedule *s = &p->plan;
+    if (p->ntensor > INT32_MAX || p->nstorage > INT32_MAX || p->nnode > INT32_MAX ||
+        s->nrun > INT32_MAX || s->nstep > INT32_MAX || p->nrefvalue > INT32_MAX)
         return damaged("a table is too long");
-    if ((p->ntensor && !p->tensor) || (p->nrun && !p->run) || (p->nstep && !p->step) ||
-        (p->naddr && (!p->addr || !p->addr_bytes || !p->addr_type)) ||
-        (p->nrefnode && !p->refnode) || (p->nrefvalue && !p->refvalue))
+    if ((p->ntensor && !p->tensor) || (p->nstorage && !p->storage) || (p->nnode && !p->node) ||
+        (p->noperand && !p->operand) || (s->nrun && !s->run) || (s->nstep && !s->step) ||
+        (s->naddr && !s->addr) || (p->nrefnode && !p->refnode) || (p->nrefvalue && !p->refvalue))
         return damaged("a table is missing");
     return true;
 }
@@ -87,48 +88,100 @@ static bool check_tensor(const DtrtProgram *p, uint32_t i) {
     return true;
 }
 
-static bool check_operand(const DtrtProgram *p, uint32_t k) {
-    uint64_t end = p->persistent_bytes + p->arena_bytes;
-    if (p->addr_type[k] > DTRT_BOOL) return damaged("operand %u has type %u", k, p->addr_type[k]);
-    if (p->addr[k] == DTRT_NOWHERE
-            ? !p->addr_bytes[k]
-            : is_place(p->addr[k], p->addr_bytes[k], (DtrtType)p->addr_type[k], end))
-        return true;
-    return damaged("operand %u lies at %" PRIu64 " with %" PRIu64 " bytes, the block has %" PRIu64,
-                   k, p->addr[k], p->addr_bytes[k], end);
+/* Every operand belongs to a node, every address to a run. Comes first: what follows trusts the
+ * lengths of these tables. */
+static bool check_lengths(const DtrtProgram *p) {
+    uint64_t operands = 0, addresses = 0;
+    for (uint32_t i = 0; i < p->nnode; i++) operands += (uint64_t)p->node[i].nin + p->node[i].nout;
+    for (uint32_t i = 0; i < p->plan.nrun; i++) {
+        uint32_t node = p->plan.run[i].node;
+        if (node >= p->nnode) return damaged("run %u is node %u of %u", i, node, p->nnode);
+        const DtrtNode *n = &p->node[node];
+        addresses += (uint64_t)n->nin + n->nout + 1;
+    }
+    if (operands == p->noperand && addresses == p->plan.naddr) return true;
+    return damaged("%" PRIu64 " operands in a table of %u, %" PRIu64 " addresses in one of %u",
+                   operands, p->noperand, addresses, p->plan.naddr);
 }
 
-/* Operand 1 of an update is a gradient as large as its parameter. */
-static bool check_gradient(const DtrtProgram *p, uint32_t i) {
-    const DtrtRun *r = &p->run[i];
-    uint32_t g = r->first + 1;
-    if (r->param < -1 || r->param >= (int64_t)p->ntensor)
-        return damaged("run %u updates tensor %d of %u", i, r->param, p->ntensor);
-    if (r->nin < 2 || p->addr_type[g] != DTRT_F32 || p->addr[g] == DTRT_NOWHERE ||
-        p->addr_bytes[g] < p->tensor[r->param].bytes)
-        return damaged("run %u updates tensor %d without its gradient", i, r->param);
+static bool check_storage(const DtrtProgram *p, uint32_t i) {
+    const DtrtStorage *s = &p->storage[i];
+    if ((int)s->type < DTRT_F32 || s->type > DTRT_BOOL)
+        return damaged("storage %u has type %d", i, (int)s->type);
+    if (s->tensor < -1 || s->tensor >= (int64_t)p->ntensor)
+        return damaged("storage %u is tensor %d of %u", i, s->tensor, p->ntensor);
+    if (s->tensor >= 0 && s->bytes != p->tensor[s->tensor].bytes)
+        return damaged("storage %u has %" PRIu64 " bytes, its tensor %" PRIu64, i, s->bytes,
+                       p->tensor[s->tensor].bytes);
     return true;
 }
 
+static bool check_operand(const DtrtProgram *p, uint32_t i) {
+    if (p->operand[i] >= -1 && p->operand[i] < (int64_t)p->nstorage) return true;
+    return damaged("operand %u is storage %d of %u", i, p->operand[i], p->nstorage);
+}
+
+/* Input 1 of an update is a gradient as large as its parameter. */
+static bool check_gradient(const DtrtProgram *p, uint32_t i) {
+    const DtrtNode *n = &p->node[i];
+    if (n->param < -1 || n->param >= (int64_t)p->ntensor)
+        return damaged("node %u updates tensor %d of %u", i, n->param, p->ntensor);
+    int32_t g = n->nin < 2 ? -1 : p->operand[n->first + 1];
+    if (g < 0 || p->storage[g].type != DTRT_F32 || p->storage[g].bytes < p->tensor[n->param].bytes)
+        return damaged("node %u updates tensor %d without its gradient", i, n->param);
+    return true;
+}
+
+static bool check_node(const DtrtProgram *p, uint32_t i) {
+    const DtrtNode *n = &p->node[i];
+    if (!n->run || !n->name || !n->op) return damaged("node %u has no code or no name", i);
+    if (!inside(n->first, (uint64_t)n->nin + n->nout, p->noperand))
+        return damaged("node %u has operands %u + %u + %u of %u", i, n->first, n->nin, n->nout,
+                       p->noperand);
+    if (n->phase > 2) return damaged("node %u has phase %u", i, n->phase);
+    if (n->workspace > INT64_MAX) return damaged("node %u has no workspace size", i);
+    return n->param == -1 || check_gradient(p, i);
+}
+
+static bool check_address(const DtrtProgram *p, uint32_t run, uint32_t k) {
+    const DtrtNode *n = &p->node[p->plan.run[run].node];
+    uint64_t at = p->plan.addr[p->plan.run[run].first + k];
+    uint64_t end = p->persistent_bytes + p->plan.arena_bytes;
+    bool works = k == n->nin + n->nout;
+    int32_t storage = works ? -1 : p->operand[n->first + k];
+    if (at == DTRT_NOWHERE) return true;
+    if (!works && storage < 0)
+        return damaged("run %u has an address for operand %u, which is absent", run, k);
+    uint64_t bytes = works ? n->workspace : p->storage[storage].bytes;
+    if (is_place(at, bytes, works ? DTRT_F64 : p->storage[storage].type, end)) return true;
+    return damaged("operand %u of run %u lies at %" PRIu64 " with %" PRIu64
+                   " bytes, the block has %" PRIu64,
+                   k, run, at, bytes, end);
+}
+
 static bool check_run(const DtrtProgram *p, uint32_t i) {
-    const DtrtRun *r = &p->run[i];
-    if (!r->run || !r->name || !r->op) return damaged("run %u has no code or no name", i);
-    if (!inside(r->first, r->count, p->naddr))
-        return damaged("run %u has operands %u + %u of %u", i, r->first, r->count, p->naddr);
-    if (!inside(r->nin, r->nout, r->count))
-        return damaged("run %u has %u inputs and %u outputs in %u operands", i, r->nin, r->nout,
-                       r->count);
-    if (r->phase > 2) return damaged("run %u has phase %u", i, r->phase);
-    return r->param == -1 || check_gradient(p, i);
+    const DtrtRun *r = &p->plan.run[i];
+    const DtrtNode *n = &p->node[r->node];
+    if (!inside(r->first, (uint64_t)n->nin + n->nout + 1, p->plan.naddr))
+        return damaged("run %u has addresses %u + %u + %u + 1 of %u", i, r->first, n->nin, n->nout,
+                       p->plan.naddr);
+    for (uint32_t k = 0; k <= n->nin + n->nout; k++)
+        if (!check_address(p, i, k)) return false;
+    if (n->param >= 0 && p->plan.addr[r->first + 1] == DTRT_NOWHERE)
+        return damaged("run %u updates tensor %d without its gradient", i, n->param);
+    return true;
 }
 
 static bool check_step(const DtrtProgram *p, uint32_t i) {
-    const DtrtStep *s = &p->step[i];
-    if (s->run < -1 || s->run >= (int64_t)p->nrun)
-        return damaged("step %u is run %d of %u", i, s->run, p->nrun);
-    if (s->run < 0 && !inside(s->offset, s->bytes, p->persistent_bytes + p->arena_bytes))
+    const DtrtStep *s = &p->plan.step[i];
+    if (s->run < -1 || s->run >= (int64_t)p->plan.nrun)
+        return damaged("step %u is run %d of %u", i, s->run, p->plan.nrun);
+    if (s->run >= 0) return true;
+    if (s->storage < 0 || s->storage >= (int64_t)p->nstorage)
+        return damaged("step %u drops storage %d of %u", i, s->storage, p->nstorage);
+    if (!inside(s->offset, p->storage[s->storage].bytes, p->persistent_bytes + p->plan.arena_bytes))
         return damaged("step %u drops %" PRIu64 " + %" PRIu64 " bytes, outside the block", i,
-                       s->offset, s->bytes);
+                       s->offset, p->storage[s->storage].bytes);
     return true;
 }
 
@@ -139,16 +192,17 @@ static bool has_axis(const DtrtProgram *p, int rank) {
 
 static bool check_loss(const DtrtProgram *p) {
     const DtrtTensor *target = dtrt_program_target(p);
-    uint64_t end = p->persistent_bytes + p->arena_bytes, bytes;
-    if (!is_place(p->loss_offset, sizeof(float), DTRT_F32, end))
-        return damaged("the loss lies at %" PRIu64 ", outside the block", p->loss_offset);
-    if (p->logits_offset == DTRT_NOWHERE) return true;
-    if (!array_bytes(DTRT_F32, p->logits_rank, p->logits_dim, &bytes) ||
-        !is_place(p->logits_offset, bytes, DTRT_F32, end))
-        return damaged("the model's output lies at %" PRIu64 ", outside the block",
-                       p->logits_offset);
-    if (p->logits_run < 0 || (uint32_t)p->logits_run >= p->nstep)
-        return damaged("the model's output is there after step %d of %u", p->logits_run, p->nstep);
+    uint64_t bytes;
+    if (p->loss_storage < 0 || p->loss_storage >= (int64_t)p->nstorage ||
+        p->storage[p->loss_storage].type != DTRT_F32 ||
+        p->storage[p->loss_storage].bytes < sizeof(float))
+        return damaged("the loss is storage %d of %u", p->loss_storage, p->nstorage);
+    if (p->logits_storage < 0) return true;
+    if (p->logits_storage >= (int64_t)p->nstorage ||
+        !array_bytes(DTRT_F32, p->logits_rank, p->logits_dim, &bytes) ||
+        p->storage[p->logits_storage].type != DTRT_F32 ||
+        p->storage[p->logits_storage].bytes < bytes)
+        return damaged("the model's output is storage %d of %u", p->logits_storage, p->nstorage);
     if (p->nclass > 0 && !has_axis(p, p->logits_rank))
         return damaged("classes on axis %" PRId64 " of %d", p->class_axis, p->logits_rank);
     if (p->nclass > 0 && target && dtrt_type_bytes(target->type) < sizeof(int32_t))
@@ -176,7 +230,7 @@ static bool are_values(const DtrtProgram *p, uint32_t n, const int32_t *value) {
     return true;
 }
 
-static bool check_node(const DtrtProgram *p, uint32_t i) {
+static bool check_ref_node(const DtrtProgram *p, uint32_t i) {
     const DtrtRefNode *n = &p->refnode[i];
     if (!n->op || !n->name) return damaged("node %u of the model has no name", i);
     if (!are_values(p, n->nin, n->in) || !are_values(p, n->nout, n->out))
@@ -205,10 +259,11 @@ static bool check_all(const DtrtProgram *p, uint32_t n,
 }
 
 Status dtrt_tables_check(const DtrtProgram *p) {
-    bool ok = check_interface(p) && check_head(p) && check_all(p, p->ntensor, check_tensor) &&
-              check_all(p, p->naddr, check_operand) && check_all(p, p->nrun, check_run) &&
-              check_all(p, p->nstep, check_step) && check_loss(p) &&
-              check_all(p, p->nrefvalue, check_value) && check_all(p, p->nrefnode, check_node) &&
-              check_output(p);
+    bool ok = check_interface(p) && check_head(p) && check_lengths(p) &&
+              check_all(p, p->ntensor, check_tensor) && check_all(p, p->nstorage, check_storage) &&
+              check_all(p, p->noperand, check_operand) && check_all(p, p->nnode, check_node) &&
+              check_all(p, p->plan.nrun, check_run) && check_all(p, p->plan.nstep, check_step) &&
+              check_loss(p) && check_all(p, p->nrefvalue, check_value) &&
+              check_all(p, p->nrefnode, check_ref_node) && check_output(p);
     return ok ? ST_OK : ST_DATA;
 }

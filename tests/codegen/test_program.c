@@ -101,7 +101,7 @@ static void payload_is_where_it_should_be(Work *w) {
 static void schedule_is_readable(Work *w) {
     size_t n;
     const char *program = contents(w, "program.c", &n);
-    CHECK(strstr(program, "    {0, 0, 0}, /* _/ int evil; /__#error */\n") != NULL);
+    CHECK(strstr(program, "    {0, -1, 0}, /* _/ int evil; /__#error */\n") != NULL);
     CHECK(strstr(program, "/* drop y */\n") != NULL || strstr(program, "drop r") != NULL);
     CHECK(strstr(program, " * command   dtrc _/ _#error\n") != NULL);
     CHECK(strstr(program, "known before the run") != NULL);

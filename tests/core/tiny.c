@@ -127,49 +127,62 @@ static const DtrtTensor tensors[] = {
     {"optim.m.w", DTRT_STATE, DTRT_F32, 2, {C, D}, V, C *ROW * 4, 0, 2, 'm', 0, 0},
 };
 
-static const uint64_t addr[] = {
-    X,       W,      B,       LOGITS, /* 0 */
-    LOGITS,  T,      LOSS,            /* 4 */
-    STAT,    LOGITS,                  /* 7 */
-    LOGITS,  T,      DLOGITS,         /* 9 */
-    DLOGITS, X,      DW,              /* 12 */
-    W,       DW,     V,               /* 15 */
-    DLOGITS, DB,                      /* 18 */
-    B,       DB,                      /* 20 */
-};
-static const uint64_t addr_bytes[] = {
-    N * D * 4,  C *ROW * 4, C * 4,    N *C * 4, N *C * 4, N * 8,    4,          C * 4,
-    N *C * 4,   N *C * 4,   N * 8,    N *C * 4, N *C * 4, N *D * 4, C *ROW * 4, C *ROW * 4,
-    C *ROW * 4, C *ROW * 4, N *C * 4, C * 4,    C * 4,    C * 4};
 #define F DTRT_F32
 #define I DTRT_I64
-static const uint8_t addr_type[] = {F, F, F, F, F, I, F, F, F, F, I,
-                                    F, F, F, F, F, F, F, F, F, F, F};
-
-static const DtrtRun runs[] = {
-    {k_logits, "fc", "MatMul", 0, 0, 4, 0, -1, 3, 1},
-    {k_loss, "loss", "SoftmaxCE", 1, 4, 3, 0, -1, 2, 1},
-    {k_stat, "stat", "BnUpdate", 2, 7, 2, 0, -1, 2, 0},
-    {k_dlogits, "loss.dx", "SoftmaxCEGrad", 3, 9, 3, 1, -1, 2, 1},
-    {k_dw, "fc.dw", "MatMul", 4, 12, 3, 1, -1, 2, 1},
-    {k_update_w, "w.update", "Sgd", 5, 15, 3, 2, 2, 3, 0},
-    {k_db, "fc.db", "ReduceSum", 6, 18, 2, 1, -1, 1, 1},
-    {k_update_b, "b.update", "Sgd", 7, 20, 2, 2, 3, 2, 0},
+static const DtrtStorage storages[] = {
+    {N * D * 4, 0, F},    /* 0 x */
+    {N * 8, 1, I},        /* 1 target */
+    {C * ROW * 4, 2, F},  /* 2 w */
+    {C * 4, 3, F},        /* 3 bias */
+    {C * 4, 4, F},        /* 4 stat */
+    {C * ROW * 4, 5, F},  /* 5 velocity */
+    {N * C * 4, -1, F},   /* 6 logits */
+    {4, -1, F},           /* 7 loss */
+    {N * C * 4, -1, F},   /* 8 dlogits */
+    {C * ROW * 4, -1, F}, /* 9 dw */
+    {C * 4, -1, F},       /* 10 db */
 };
 
+static const int32_t operands[] = {
+    0, 2,  3, 6, /* 0 */
+    6, 1,  7,    /* 4 */
+    4, 6,        /* 7 */
+    6, 1,  8,    /* 9 */
+    8, 0,  9,    /* 12 */
+    2, 9,  5,    /* 15 */
+    8, 10,       /* 18 */
+    3, 10,       /* 20 */
+};
+
+static const DtrtNode nodes[] = {
+    {k_logits, "fc", "MatMul", 0, 0, 3, 1, 0, -1, 0, 0, 0, 8},
+    {k_loss, "loss", "SoftmaxCE", 1, 4, 2, 1, 0, -1, 0, 0, 0, 2},
+    {k_stat, "stat", "BnUpdate", 2, 7, 2, 0, 0, -1, 0, 1, 0, 1},
+    {k_dlogits, "loss.dx", "SoftmaxCEGrad", 3, 9, 2, 1, 1, -1, 0, 0, 0, 2},
+    {k_dw, "fc.dw", "MatMul", 4, 12, 2, 1, 1, -1, 0, 0, 0, 8},
+    {k_update_w, "w.update", "Sgd", 5, 15, 3, 0, 2, 2, 0, 5, 0, 2},
+    {k_db, "fc.db", "ReduceSum", 6, 18, 1, 1, 1, -1, 0, 0, 0, 1},
+    {k_update_b, "b.update", "Sgd", 7, 20, 2, 0, 2, 3, 0, 1, 0, 1},
+};
+
+/* The last address of a run is its workspace. */
+#define NONE DTRT_NOWHERE
+static const uint64_t addr[] = {
+    X,       W,      B,       LOGITS, NONE, /* 0 */
+    LOGITS,  T,      LOSS,    NONE,         /* 5 */
+    STAT,    LOGITS, NONE,                  /* 9 */
+    LOGITS,  T,      DLOGITS, NONE,         /* 12 */
+    DLOGITS, X,      DW,      NONE,         /* 16 */
+    W,       DW,     V,       NONE,         /* 20 */
+    DLOGITS, DB,     NONE,                  /* 24 */
+    B,       DB,     NONE,                  /* 27 */
+};
+
+static const DtrtRun runs[] = {{0, 0}, {1, 5}, {2, 9}, {3, 12}, {4, 16}, {5, 20}, {6, 24}, {7, 27}};
+
 static const DtrtStep steps[] = {
-    {0, 0, 0},
-    {1, 0, 0},
-    {2, 0, 0},
-    {3, 0, 0},
-    {-1, LOGITS, N *C * 4},
-    {4, 0, 0},
-    {5, 0, 0},
-    {-1, DW, C *ROW * 4},
-    {6, 0, 0},
-    {-1, DLOGITS, N *C * 4},
-    {7, 0, 0},
-    {-1, DB, C * 4},
+    {0, -1, 0}, {1, -1, 0},  {2, -1, 0}, {3, -1, 0},       {-1, 6, LOGITS}, {4, -1, 0},
+    {5, -1, 0}, {-1, 9, DW}, {6, -1, 0}, {-1, 8, DLOGITS}, {7, -1, 0},      {-1, 10, DB},
 };
 
 static const int32_t ref_in[] = {0, 1, 2}, ref_out[] = {3};
@@ -195,21 +208,24 @@ static const DtrtProgram program = {
     .target = "cpu",
     .budget_bytes = 1024,
     .persistent_bytes = PERSISTENT,
-    .arena_bytes = END - PERSISTENT,
     .threads = 1,
     .ntensor = sizeof tensors / sizeof *tensors,
     .tensor = tensors,
-    .nrun = sizeof runs / sizeof *runs,
-    .run = runs,
-    .naddr = sizeof addr / sizeof *addr,
-    .addr = addr,
-    .addr_bytes = addr_bytes,
-    .addr_type = addr_type,
-    .nstep = sizeof steps / sizeof *steps,
-    .step = steps,
-    .loss_offset = LOSS,
-    .logits_offset = LOGITS,
-    .logits_run = 0,
+    .nstorage = sizeof storages / sizeof *storages,
+    .storage = storages,
+    .noperand = sizeof operands / sizeof *operands,
+    .operand = operands,
+    .nnode = sizeof nodes / sizeof *nodes,
+    .node = nodes,
+    .plan = {.arena_bytes = END - PERSISTENT,
+             .nrun = sizeof runs / sizeof *runs,
+             .run = runs,
+             .naddr = sizeof addr / sizeof *addr,
+             .addr = addr,
+             .nstep = sizeof steps / sizeof *steps,
+             .step = steps},
+    .loss_storage = 7,
+    .logits_storage = 6,
     .logits_rank = 2,
     .logits_dim = {N, C},
     .loss_kind = "cross-entropy",
