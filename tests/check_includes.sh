@@ -21,16 +21,19 @@ rooms='1 base compiler/base base.h
 10 layout compiler/layout layout.h
 11 codegen compiler/codegen codegen.h
 12 driver compiler/driver driver.h
-20 core runtime/core dtrt.h dtrt_math.h core.h payload.h
-21 cpu runtime/cpu dtrt_cpu.h dtrt_vecmath.h
-22 ref runtime/ref
-24 policy runtime/dtr/policy policy.h'
+20 dtr runtime/dtr dtr.h
+20 policy runtime/dtr/policy policy.h
+21 core runtime/core dtrt.h dtrt_math.h core.h payload.h
+22 cpu runtime/cpu dtrt_cpu.h dtrt_vecmath.h
+23 ref runtime/ref'
 
 # Edges that the order alone does not give: room, room it may include.
 extra='plan layout
 cost cpu
 cost core
+plan dtr
 plan policy
+dtr policy
 core ref
 codegen core'
 

@@ -1,16 +1,12 @@
 /* problem.c - Graph + Cost -> Problem. One pass gives every value its tensor, one the lists of each
- * run, then the lists per storage are the runs' lists turned around. */
+ * run; the engine's room fills the rest. */
 #include "problem.h"
-
-#include <assert.h>
-#include <stdlib.h>
-#include <string.h>
 
 typedef struct {
     Arena *a;
     Problem *p;
     uint32_t *tensor_of; /* per value; NO_ID: always there */
-    VEC(uint32_t) in, out, inplace, writes;
+    VEC(uint32_t) in, out, inplace, writes, reads;
     VEC(StorageId) view_storage;
     VEC(uint32_t) view_def;
     uint32_t *mark, stamp; /* per tensor or storage: seen in the current list */
@@ -51,7 +47,6 @@ static void add_run(Builder *b, NodeId id) {
     p->ns[r] = p->c->node_ns[id];
     p->workspace[r] = p->c->node_workspace[id];
     if (p->align > 1) p->workspace[r] = round_up(p->workspace[r], p->align);
-    p->base_ns += p->ns[r];
     b->stamp++;
     for (uint32_t i = 0; i < n->nin; i++) {
         uint32_t t = n->in[i] == NO_ID ? NO_ID : b->tensor_of[n->in[i]];
@@ -70,10 +65,14 @@ static void add_run(Builder *b, NodeId id) {
     for (uint32_t i = 0; i < n->nin && i < 32; i++)
         if (mutates >> i & 1 && n->in[i] != NO_ID)
             VEC_PUSH(b->a, b->writes, g->value[n->in[i]].storage);
+    for (uint32_t i = 0; i < n->nin; i++)
+        if (n->in[i] != NO_ID && g->storage[g->value[n->in[i]].storage].persistent)
+            VEC_PUSH(b->a, b->reads, g->value[n->in[i]].storage);
     if (cls != CLS_VIEW) add_inplace(b, n);
     p->in.first[r + 1] = b->in.n;
     p->out.first[r + 1] = b->out.n;
     p->writes.first[r + 1] = b->writes.n;
+    p->reads.first[r + 1] = b->reads.n;
     p->inplace.first[r + 1] = b->inplace.n;
 }
 
@@ -103,96 +102,6 @@ static void fill_tensors(Builder *b) {
     p->ntensor = p->nstorage + b->view_storage.n;
 }
 
-/* Turns pairs (key, item), given in the order in which lists shall hold them, into lists. */
-typedef struct {
-    uint32_t key, item;
-} Pair;
-typedef VEC(Pair) Pairs;
-
-static Lists group(Arena *a, const Pair *pair, uint32_t n, uint32_t nkey) {
-    Lists l = {ARENA_ARRAY(a, uint32_t, (uint64_t)nkey + 1), ARENA_ARRAY(a, uint32_t, n)};
-    for (uint32_t i = 0; i < n; i++) l.first[pair[i].key + 1]++;
-    for (uint32_t k = 0; k < nkey; k++) l.first[k + 1] += l.first[k];
-    uint32_t *next = ARENA_ARRAY(a, uint32_t, nkey);
-    memcpy(next, l.first, nkey * sizeof *next);
-    for (uint32_t i = 0; i < n; i++) l.at[next[pair[i].key]++] = pair[i].item;
-    return l;
-}
-
-/* users, makers, views, readers. */
-static void fill_storage_lists(Builder *b) {
-    Problem *p = b->p;
-    Pairs users = {0}, makers = {0}, views = {0}, readers = {0};
-    bool *written = ARENA_ARRAY(b->a, bool, p->nstorage);
-    for (uint32_t i = 0; i < b->writes.n; i++) written[b->writes.at[i]] = true;
-    for (uint32_t r = 0; r < p->nrun; r++) {
-        b->stamp++;
-        EACH(p->in, r, t) {
-            StorageId s = p->storage[t];
-            if (p->is_temp[s] && fresh(b, s)) VEC_PUSH(b->a, users, ((Pair){s, r}));
-        }
-        b->stamp++;
-        EACH(p->out, r, t)
-        if (t != NO_ID && p->is_temp[p->storage[t]] && fresh(b, p->storage[t]))
-            VEC_PUSH(b->a, makers, ((Pair){p->storage[t], r}));
-        b->stamp++;
-        EACH(p->writes, r, s) fresh(b, s);
-        const Node *n = &p->g->node[p->node[r]];
-        for (uint32_t i = 0; i < n->nin; i++) {
-            StorageId s = n->in[i] == NO_ID ? NO_ID : p->g->value[n->in[i]].storage;
-            if (s != NO_ID && written[s] && fresh(b, s)) VEC_PUSH(b->a, readers, ((Pair){s, r}));
-        }
-    }
-    for (uint32_t t = p->nstorage; t < p->ntensor; t++)
-        VEC_PUSH(b->a, views, ((Pair){p->storage[t], t}));
-    p->users = group(b->a, users.at, users.n, p->nstorage);
-    p->makers = group(b->a, makers.at, makers.n, p->nstorage);
-    p->views = group(b->a, views.at, views.n, p->nstorage);
-    p->readers = group(b->a, readers.at, readers.n, p->nstorage);
-}
-
-static int pair_cmp(const void *x, const void *y) {
-    const Pair *a = x, *b = y;
-    if (a->key != b->key) return a->key < b->key ? -1 : 1;
-    return a->item < b->item ? -1 : a->item > b->item;
-}
-
-/* parents and children: storages that a maker reads, and their converse. */
-static void fill_relations(Builder *b) {
-    Problem *p = b->p;
-    Pairs up = {0}, down = {0};
-    for (StorageId s = 0; s < p->nstorage; s++) {
-        if (!p->is_temp[s]) continue;
-        b->stamp++;
-        fresh(b, s);
-        EACH(p->makers, s, r)
-        EACH(p->in, r, t) {
-            StorageId q = p->storage[t];
-            if (!p->is_temp[q] || !fresh(b, q)) continue;
-            VEC_PUSH(b->a, up, ((Pair){s, q}));
-            VEC_PUSH(b->a, down, ((Pair){q, s}));
-        }
-    }
-    if (down.n) qsort(down.at, down.n, sizeof *down.at, pair_cmp);
-    p->parents = group(b->a, up.at, up.n, p->nstorage);
-    p->children = group(b->a, down.at, down.n, p->nstorage);
-}
-
-/* Largest working set: operands, results and workspace of one run, less the result that may take
- * over an operand's bytes. No schedule gets below it. */
-static void fill_floor(Builder *b) {
-    Problem *p = b->p;
-    for (uint32_t r = 0; r < p->nrun; r++) {
-        uint64_t bytes = p->workspace[r];
-        b->stamp++;
-        EACH(p->in, r, t) if (fresh(b, p->storage[t])) bytes += p->bytes[p->storage[t]];
-        EACH(p->out, r, t)
-        if (t != NO_ID && fresh(b, p->storage[t])) bytes += p->bytes[p->storage[t]];
-        if (list_len(&p->inplace, r)) bytes -= p->bytes[p->inplace.at[p->inplace.first[r]]];
-        if (bytes > p->floor_bytes) p->floor_bytes = bytes;
-    }
-}
-
 static void fill_storages(Problem *p) {
     const Graph *g = p->g;
     for (StorageId s = 0; s < p->nstorage; s++) {
@@ -212,14 +121,15 @@ static void fill_outputs(Builder *b) {
         uint32_t t = b->tensor_of[p->g->output[i]];
         if (t == NO_ID || !fresh(b, t)) continue;
         p->output[p->noutput++] = t;
-        if (p->is_temp[p->storage[t]]) p->is_output[p->storage[t]] = true;
     }
 }
 
 Problem *problem_new(Arena *a, const Graph *g, const Cost *c, const NodeId *order,
                      bool bytes_only) {
     Problem *p = ARENA_NEW(a, Problem);
-    *p = (Problem){.g = g, .c = c, .align = bytes_only ? 1 : PLAN_ALIGN, .nstorage = g->nstorage};
+    *p = (Problem){.g = g, .c = c};
+    p->align = bytes_only ? 1 : PLAN_ALIGN;
+    p->nstorage = g->nstorage;
     uint64_t n1 = (uint64_t)g->nnode + 1;
     p->node = ARENA_ARRAY(a, NodeId, n1);
     p->effect = ARENA_ARRAY(a, bool, n1);
@@ -229,9 +139,8 @@ Problem *problem_new(Arena *a, const Graph *g, const Cost *c, const NodeId *orde
     p->out.first = ARENA_ARRAY(a, uint32_t, n1);
     p->inplace.first = ARENA_ARRAY(a, uint32_t, n1);
     p->writes.first = ARENA_ARRAY(a, uint32_t, n1);
+    p->reads.first = ARENA_ARRAY(a, uint32_t, n1);
     p->bytes = ARENA_ARRAY(a, uint64_t, g->nstorage);
-    p->cost = ARENA_ARRAY(a, double, g->nstorage);
-    p->is_output = ARENA_ARRAY(a, bool, g->nstorage);
     p->is_temp = ARENA_ARRAY(a, bool, g->nstorage);
     fill_storages(p);
     Builder b = {.a = a, .p = p, .tensor_of = ARENA_ARRAY(a, uint32_t, g->nvalue)};
@@ -253,11 +162,8 @@ Problem *problem_new(Arena *a, const Graph *g, const Cost *c, const NodeId *orde
     p->out.at = b.out.at;
     p->inplace.at = b.inplace.at;
     p->writes.at = b.writes.at;
-    fill_storage_lists(&b);
-    fill_relations(&b);
-    for (StorageId s = 0; s < p->nstorage; s++)
-        if (p->is_temp[s]) EACH(p->makers, s, r) p->cost[s] += (double)p->ns[r];
-    fill_floor(&b);
+    p->reads.at = b.reads.at;
+    dtr_fill_lists(&p->dtr, arena_alloc(a, dtr_lists_bytes(&p->dtr)));
     return p;
 }
 

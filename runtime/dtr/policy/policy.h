@@ -1,6 +1,5 @@
 /* policy.h - eviction scores of Dynamic Tensor Rematerialization as pure functions over plain
- * numbers: no state, no allocation, no includes of compiler or runtime. The planner's simulation
- * uses them; a program that evicts while it runs could follow the same rule.
+ * numbers: no state, no allocation, no includes of compiler or runtime.
  *
  * Source: Kirisame, Lyubomirsky, Haan, Brennan, He, Roesch, Chen, Tatlock, "Dynamic Tensor
  * Rematerialization", ICLR 2021, section 4 and appendix C. The victim is the storage with the

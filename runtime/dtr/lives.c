@@ -1,0 +1,222 @@
+/* lives.c - who can still need what during a step. Three facts are kept up to date by
+ * counting, with work proportional to what changes:
+ *  - needed: x is not there and will have to be made again: it has uses ahead, or a child that is
+ *    not there is needed (need[x]: such children)
+ *  - lost: x could not be made again: its maker is frozen, or a parent that is not there is lost
+ *    (blocked[x]: such reasons)
+ *  - alive: something below x is there (alive[x]: children there or alive)
+ *
+ * Closure costs are cached per resident storage: `ancestors` sums what would have to be made first,
+ * `descendants` the needed storages that would need x, `next_below` their earliest use. When a
+ * storage comes or goes, the caches that can change are those of resident storages reached through
+ * storages that are not there; they are marked stale and recomputed when asked for. Sums of
+ * ancestors stop at a part of the base time: beyond it a storage is dear, no matter how dear. */
+#include "engine.h"
+
+#include <math.h>
+
+uint32_t dtr_next_use(Dtr *d, uint32_t x) {
+    const DtrLists *u = &d->g->users;
+    uint32_t *at = &d->use[x];
+    while (*at < u->first[x + 1] && u->at[*at] < d->now) ++*at;
+    if (*at < u->first[x + 1]) return u->at[*at];
+    return d->g->is_output[x] ? d->g->nrun : FOREVER;
+}
+
+static bool is_away(const Dtr *d, uint32_t x) {
+    return (d->state[x] & (S_MADE | S_THERE)) == S_MADE;
+}
+
+/* ---- counting ---- */
+
+static void push(Dtr *d, uint32_t x) {
+    d->stack[d->nstack++] = x;
+}
+
+/* x, which is not there, is needed from now on; so are the parents that are not there. */
+static void need_on(Dtr *d, uint32_t x) {
+    d->state[x] |= S_NEED;
+    for (push(d, x); d->nstack;) {
+        uint32_t y = d->stack[--d->nstack];
+        DTR_EACH(d->g->parents, y, z) {
+            d->count.work++;
+            if (d->need[z]++ || !is_away(d, z) || d->state[z] & S_NEED) continue;
+            d->state[z] |= S_NEED;
+            push(d, z);
+        }
+    }
+}
+
+static void need_off(Dtr *d, uint32_t x) {
+    d->state[x] &= (uint8_t)~S_NEED;
+    for (push(d, x); d->nstack;) {
+        uint32_t y = d->stack[--d->nstack];
+        DTR_EACH(d->g->parents, y, z) {
+            d->count.work++;
+            if (--d->need[z] || !(d->state[z] & S_NEED) || dtr_next_use(d, z) != FOREVER) continue;
+            d->state[z] &= (uint8_t)~S_NEED;
+            push(d, z);
+        }
+    }
+}
+
+/* One reason more (or less) for each neighbour of x; what is not there passes its first (or last)
+ * reason on. */
+static void pass_on(Dtr *d, const DtrLists *neighbours, uint32_t *reasons, uint32_t x) {
+    for (push(d, x); d->nstack;) {
+        uint32_t y = d->stack[--d->nstack];
+        DTR_EACH(*neighbours, y, z) {
+            d->count.work++;
+            if (!reasons[z]++ && is_away(d, z)) push(d, z);
+        }
+    }
+}
+
+static void take_back(Dtr *d, const DtrLists *neighbours, uint32_t *reasons, uint32_t x) {
+    for (push(d, x); d->nstack;) {
+        uint32_t y = d->stack[--d->nstack];
+        DTR_EACH(*neighbours, y, z) {
+            d->count.work++;
+            if (!--reasons[z] && is_away(d, z)) push(d, z);
+        }
+    }
+}
+
+/* ---- stale caches ---- */
+
+/* h_DTR as published counts all evicted descendants, also those that nobody needs any more. */
+static bool counts_dead(const Dtr *d) {
+    return !d->o.lookahead && d->o.h == DTR_FULL;
+}
+
+static bool visit(Dtr *d, uint32_t x) {
+    d->count.work++;
+    if (d->seen[x] == d->stamp) return false;
+    d->seen[x] = d->stamp;
+    return true;
+}
+
+static void start_walk(Dtr *d, uint32_t x) {
+    d->stamp++;
+    d->seen[x] = d->stamp;
+    push(d, x);
+}
+
+/* Resident storages above x, through storages that are not there. */
+static void spoil_above(Dtr *d, uint32_t x) {
+    for (start_walk(d, x); d->nstack;) {
+        uint32_t y = d->stack[--d->nstack];
+        DTR_EACH(d->g->parents, y, z) {
+            if (!visit(d, z)) continue;
+            if (is_there(d, z))
+                d->state[z] |= S_STALE_BELOW;
+            else if (is_away(d, z))
+                push(d, z);
+        }
+    }
+}
+
+/* Resident storages below x. What is dear stays dear, unless its own parent came. */
+static void spoil_below(Dtr *d, uint32_t x, bool came) {
+    for (start_walk(d, x); d->nstack;) {
+        uint32_t y = d->stack[--d->nstack];
+        DTR_EACH(d->g->children, y, z) {
+            if (!visit(d, z)) continue;
+            if (is_away(d, z)) {
+                if (d->alive[z]) push(d, z);
+            } else if (d->ancestors[z] < d->dear || (came && y == x)) {
+                d->state[z] |= S_STALE_ABOVE;
+            }
+        }
+    }
+}
+
+void dtr_came(Dtr *d, uint32_t x) {
+    bool again = d->state[x] & S_MADE, was_alive = again && d->alive[x];
+    if (again) {
+        if (d->state[x] & S_NEED || counts_dead(d)) spoil_above(d, x);
+        spoil_below(d, x, true);
+        if (d->state[x] & S_NEED) need_off(d, x);
+        if (d->blocked[x]) take_back(d, &d->g->children, d->blocked, x);
+    }
+    d->state[x] |= S_THERE | S_MADE | S_STALE_ABOVE | S_STALE_BELOW;
+    if (!was_alive) pass_on(d, &d->g->parents, d->alive, x);
+}
+
+void dtr_gone(Dtr *d, uint32_t x) {
+    d->state[x] &= (uint8_t)~S_THERE;
+    if (dtr_next_use(d, x) != FOREVER || d->need[x]) need_on(d, x);
+    if (d->blocked[x]) pass_on(d, &d->g->children, d->blocked, x);
+    if (!d->alive[x]) take_back(d, &d->g->parents, d->alive, x);
+    if (d->state[x] & S_NEED || counts_dead(d)) spoil_above(d, x);
+    if (d->alive[x]) spoil_below(d, x, false);
+}
+
+void dtr_freeze(Dtr *d, uint32_t run, uint8_t level) {
+    bool first = !d->frozen[run];
+    if (d->frozen[run] < level) d->frozen[run] = level;
+    if (!first) return;
+    DTR_EACH(d->g->out, run, t) {
+        uint32_t x = t == DTR_NONE ? DTR_NONE : d->g->storage[t];
+        if (x == DTR_NONE || !d->g->is_temp[x]) continue;
+        if (!d->blocked[x]++ && is_away(d, x)) pass_on(d, &d->g->children, d->blocked, x);
+    }
+}
+
+void dtr_freeze_readers(Dtr *d, uint32_t r) {
+    DTR_EACH(d->g->writes, r, w)
+    DTR_EACH(d->g->readers, w, q) dtr_freeze(d, q, FROZEN);
+    if (d->g->effect[r]) dtr_freeze(d, r, FROZEN);
+}
+
+/* ---- closure costs ---- */
+
+static void fill_ancestors(Dtr *d, uint32_t x) {
+    double sum = 0;
+    for (start_walk(d, x); d->nstack;) {
+        uint32_t y = d->stack[--d->nstack];
+        d->count.work += 2;
+        DTR_EACH(d->g->parents, y, z) {
+            if (is_there(d, z) || !visit(d, z)) continue;
+            sum += d->g->cost[z];
+            push(d, z);
+        }
+        if (sum < d->dear) continue;
+        sum = d->dear;
+        d->nstack = 0;
+    }
+    d->ancestors[x] = sum;
+}
+
+static void fill_descendants(Dtr *d, uint32_t x) {
+    bool dead = counts_dead(d);
+    double sum = 0;
+    uint32_t next = FOREVER;
+    if (d->need[x] || dead) start_walk(d, x);
+    while (d->nstack) {
+        uint32_t y = d->stack[--d->nstack];
+        d->count.work += 2;
+        DTR_EACH(d->g->children, y, z) {
+            if (!(dead ? is_away(d, z) : d->state[z] & S_NEED) || !visit(d, z)) continue;
+            uint32_t n = dtr_next_use(d, z);
+            if (n < next) next = n;
+            sum += d->g->cost[z];
+            push(d, z);
+        }
+        if (sum >= d->dear && dead) d->nstack = 0;
+    }
+    d->descendants[x] = sum;
+    d->next_below[x] = next;
+}
+
+void dtr_refresh(Dtr *d, uint32_t x) {
+    uint8_t stale = d->state[x] & (S_STALE_ABOVE | S_STALE_BELOW);
+    if (!stale) return;
+    d->state[x] &= (uint8_t)~stale;
+    if (stale & S_STALE_ABOVE) fill_ancestors(d, x);
+    if (stale & S_STALE_BELOW) fill_descendants(d, x);
+    if (!d->o.lookahead) return;
+    double cost = d->g->cost[x] + d->ancestors[x] + d->o.gamma * d->descendants[x];
+    double bytes = (double)d->g->bytes[x];
+    d->key[x] = (d->o.alpha == 1 ? cost : pow(cost, d->o.alpha)) / (bytes > 1 ? bytes : 1);
+}
