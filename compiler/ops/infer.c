@@ -124,7 +124,7 @@ static bool has_mask(OpCode op) {
 }
 
 static bool takes_bool(OpCode op) {
-    return op == OP_Not || op == OP_And || op == OP_Or;
+    return op == OP_Not || op == OP_And || op == OP_Or || op == OP_Xor;
 }
 
 /* Operators whose expression is right for integers too. */
@@ -132,6 +132,7 @@ static bool takes_integers(OpCode op) {
     switch (op) {
     case OP_Neg:
     case OP_Abs:
+    case OP_Sign:
     case OP_Relu:
     case OP_Clip:
     case OP_Add:

@@ -59,39 +59,71 @@ static double unary_real(uint8_t kind, double a) {
     case K_COS: return cos(a);
     case K_FLOOR: return floor(a);
     case K_CEIL: return ceil(a);
+    case K_TAN: return tan(a);
+    case K_ASIN: return asin(a);
+    case K_ACOS: return acos(a);
+    case K_ATAN: return atan(a);
+    case K_SINH: return sinh(a);
+    case K_COSH: return cosh(a);
+    case K_ASINH: return asinh(a);
+    case K_ACOSH: return acosh(a);
+    case K_ATANH: return atanh(a);
+    case K_TANH: return tanh(a);
+    case K_ERF: return erf(a);
+    case K_SIGMOID: return 1 / (1 + exp(-a));
+    case K_RELU: return a < 0 ? 0 : a;
+    case K_ROUND: return rint(a);
+    case K_SIGN: return a > 0 ? 1 : a < 0 ? -1 : a;
     default: return 1 / a;
+    }
+}
+
+static int64_t unary_int(uint8_t kind, int64_t v) {
+    switch (kind) {
+    case K_NOT: return !v;
+    case K_SIGN: return (v > 0) - (v < 0);
+    case K_RELU: return v < 0 ? 0 : v;
+    default: return kind == K_NEG || v < 0 ? (int64_t)(0 - (uint64_t)v) : v;
     }
 }
 
 Res eval_unary(Ctx *c, Tensor *out) {
     const Tensor *in = known_in(c, 0);
     uint8_t kind = c->n->row->kind;
-    bool real = is_real(in->dtype), whole = kind == K_NEG || kind == K_ABS;
+    bool real = is_real(in->dtype);
+    bool whole = kind == K_NEG || kind == K_ABS || kind == K_SIGN || kind == K_RELU;
     if (kind == K_NOT ? in->dtype != DT_BOOL : !real && (!whole || in->dtype == DT_BOOL))
         return ctx_fail(c, "does not take %s", dtype_name(in->dtype));
     MUST(tensor_new(c, in->dtype, &in->shape, out));
     for (uint64_t i = 0; out->data && i < out->count; i++) {
-        if (real) {
+        if (real)
             put_real(out, i, unary_real(kind, tensor_real(in, i)));
-            continue;
-        }
-        int64_t v = tensor_int(in, i);
-        if (kind == K_NOT)
-            v = !v;
-        else if (kind == K_NEG || v < 0)
-            v = (int64_t)(0 - (uint64_t)v);
-        put_int(out, i, v);
+        else
+            put_int(out, i, unary_int(kind, tensor_int(in, i)));
+    }
+    return OK;
+}
+
+/* IsNaN, IsInf */
+Res eval_is(Ctx *c, Tensor *out) {
+    const Tensor *in = known_in(c, 0);
+    int64_t low, high;
+    MUST(attr_int(c, "detect_negative", 1, &low));
+    MUST(attr_int(c, "detect_positive", 1, &high));
+    bool nan = c->n->row->code == OP_IsNaN;
+    if (!is_real(in->dtype)) return ctx_fail(c, "does not take %s", dtype_name(in->dtype));
+    MUST(tensor_new(c, DT_BOOL, &in->shape, out));
+    for (uint64_t i = 0; out->data && i < out->count; i++) {
+        double v = tensor_real(in, i);
+        put_int(out, i, nan ? isnan(v) : isinf(v) && (v < 0 ? low != 0 : high != 0));
     }
     return OK;
 }
 
 Res eval_cast(Ctx *c, Tensor *out) {
     const Tensor *in = known_in(c, 0);
-    int64_t to;
     DType dt;
-    MUST(attr_int(c, "to", 0, &to));
-    if (to < 0 || to > INT32_MAX || !elem_dtype((int32_t)to, &dt))
-        return ctx_skip(c, "casts to %s", elem_name(to > 0 && to < 100 ? (int32_t)to : 0));
+    MUST(cast_target(c, &dt));
     MUST(tensor_new(c, dt, &in->shape, out));
     for (uint64_t i = 0; out->data && i < out->count; i++) {
         if (is_real(dt))
@@ -167,12 +199,13 @@ static int64_t binary_int(uint8_t kind, int64_t a, int64_t b, bool c_mod) {
     case K_GREATER_EQUAL: return a >= b;
     case K_AND: return a && b;
     case K_OR: return a || b;
+    case K_XOR: return !a != !b;
     default: return divide(kind, a, b, c_mod);
     }
 }
 
 static Res check_operands(Ctx *c, uint8_t kind, const Tensor *a, const Tensor *b) {
-    bool logic = kind == K_AND || kind == K_OR;
+    bool logic = kind == K_AND || kind == K_OR || kind == K_XOR;
     if (a->dtype != b->dtype && kind != K_POW)
         return ctx_fail(c, "operands are %s and %s, expected one type", dtype_name(a->dtype),
                         dtype_name(b->dtype));
@@ -214,10 +247,36 @@ Res eval_binary(Ctx *c, Tensor *out) {
     return binary(c, c->n->row->kind, known_in(c, 0), known_in(c, 1), out);
 }
 
-/* Min, Max, Sum of any number of operands. */
+/* Of integers without a sign; what is shifted out is lost. */
+Res eval_bit_shift(Ctx *c, Tensor *out) {
+    const Tensor *a = known_in(c, 0), *b = known_in(c, 1);
+    const char *way;
+    Shape s;
+    MUST(attr_text(c, "direction", "", &way));
+    bool left = !strcmp(way, "LEFT");
+    if (!left && strcmp(way, "RIGHT") != 0)
+        return ctx_fail(c, "direction is %s, expected LEFT or RIGHT", diag_name(c->x->tmp, way));
+    if (is_real(a->dtype) || a->dtype == DT_BOOL || a->dtype != b->dtype)
+        return ctx_fail(c, "does not take %s and %s", dtype_name(a->dtype), dtype_name(b->dtype));
+    MUST(broadcast(c, &a->shape, &b->shape, &s));
+    MUST(tensor_new(c, a->dtype, &s, out));
+    Cursor w = cursor_new(&s);
+    cursor_add(&w, &a->shape);
+    cursor_add(&w, &b->shape);
+    for (uint64_t i = 0; out->data && i < out->count; i++, cursor_next(&w)) {
+        uint64_t v = (uint64_t)tensor_int(a, (uint64_t)w.pos[0]);
+        uint64_t by = (uint64_t)tensor_int(b, (uint64_t)w.pos[1]);
+        put_int(out, i, by > 63 ? 0 : (int64_t)(left ? v << by : v >> by));
+    }
+    return OK;
+}
+
+/* Min, Max, Sum, Mean of any number of operands. */
 Res eval_variadic(Ctx *c, Tensor *out) {
-    uint8_t kind = c->n->row->kind;
+    bool mean = c->n->row->kind == K_MEAN;
+    uint8_t kind = mean ? K_ADD : c->n->row->kind;
     Tensor sum = *known_in(c, 0);
+    if (mean && !is_real(sum.dtype)) return ctx_fail(c, "does not take integers");
     if (c->n->nin == 1) return eval_identity(c, out);
     bool own = false;
     for (uint32_t i = 1; i < c->n->nin; i++) {
@@ -230,6 +289,8 @@ Res eval_variadic(Ctx *c, Tensor *out) {
         own = true;
     }
     *out = sum;
+    for (uint64_t i = 0; mean && sum.data && i < sum.count; i++)
+        put_real(&sum, i, tensor_real(&sum, i) / c->n->nin);
     return OK;
 }
 

@@ -232,7 +232,10 @@ Res bind(const Ctx *c, uint32_t k, ValueId v);
 /* The value of a known tensor. */
 ValueId constant(Import *x, const char *name, const Tensor *t, Role role);
 
-/* ---- shapes that eval and make share (make_move.c) ---- */
+/* ---- what eval and make share: the type that a cast makes (make_math.c), shapes (make_move.c)
+ * ----
+ */
+Res cast_target(const Ctx *c, DType *out);
 Res shape_reshape(const Ctx *c, Shape *out);
 Res shape_squeeze(const Ctx *c, Shape *out);
 Res shape_unsqueeze(const Ctx *c, Shape *out);
@@ -287,6 +290,8 @@ Res eval_unary(Ctx *c, Tensor *out);
 Res eval_binary(Ctx *c, Tensor *out);
 Res eval_variadic(Ctx *c, Tensor *out);
 Res eval_where(Ctx *c, Tensor *out);
+Res eval_is(Ctx *c, Tensor *out);
+Res eval_bit_shift(Ctx *c, Tensor *out);
 Res eval_reduce(Ctx *c, Tensor *out);
 
 /* Arithmetic of eval_math.c, by OpRow.kind. */
@@ -302,6 +307,21 @@ enum {
     K_FLOOR,
     K_CEIL,
     K_RECIPROCAL,
+    K_TAN,
+    K_ASIN,
+    K_ACOS,
+    K_ATAN,
+    K_SINH,
+    K_COSH,
+    K_ASINH,
+    K_ACOSH,
+    K_ATANH,
+    K_TANH,
+    K_ERF,
+    K_SIGMOID,
+    K_RELU,
+    K_ROUND,
+    K_SIGN,
     K_NOT,
     K_ADD,
     K_SUB,
@@ -318,6 +338,7 @@ enum {
     K_GREATER_EQUAL,
     K_AND,
     K_OR,
+    K_XOR,
     K_SUM,
     K_MEAN,
     K_PROD,
@@ -328,6 +349,8 @@ enum {
 /* ---- make_math.c, make_move.c, make_nn.c: run-time nodes ---- */
 Res make_unary(Ctx *c);
 Res make_alpha_beta(Ctx *c);
+Res make_is_inf(Ctx *c);
+Res make_mod(Ctx *c);
 Res make_binary(Ctx *c);
 Res make_variadic(Ctx *c);
 Res make_pow(Ctx *c);

@@ -3,7 +3,6 @@
  * that compute the same. */
 #include "import.h"
 
-#include <math.h>
 #include <string.h>
 
 static ValueId unary(const Ctx *c, OpCode op, const char *suffix, ValueId a) {
@@ -19,8 +18,36 @@ Res make_unary(Ctx *c) {
     return bind(c, 0, unary(c, c->n->row->code, "", value_in(c, 0)));
 }
 
+/* The second operand. Before operator set 7 attribute axis said where its axes lie in the first;
+ * since then they are the last ones. */
+static Res second_operand(const Ctx *c, ValueId *out) {
+    const Shape *a = shape_in(c, 0), *b = shape_in(c, 1);
+    int64_t given;
+    uint32_t axis;
+    *out = value_in(c, 1);
+    if (c->x->opset >= 7 || !attr_of(c, "axis") || b->rank == 0) return OK;
+    MUST(attr_int(c, "axis", 0, &given));
+    MUST(axis_of(c, given, a->rank, &axis));
+    if (axis + b->rank >= a->rank) return OK;
+    Shape s = *b;
+    while (axis + s.rank < a->rank) s.dim[s.rank++] = 1;
+    *out = emit_view(c, ".aligned", *out, &s);
+    return *out == NO_ID ? FAIL : OK;
+}
+
 Res make_binary(Ctx *c) {
-    return bind(c, 0, binary(c, c->n->row->code, "", value_in(c, 0), value_in(c, 1)));
+    ValueId b;
+    MUST(second_operand(c, &b));
+    return bind(c, 0, binary(c, c->n->row->code, "", value_in(c, 0), b));
+}
+
+/* Floats need fmod = 1: the remainder of C. */
+Res make_mod(Ctx *c) {
+    int64_t c_mod;
+    MUST(attr_int(c, "fmod", 0, &c_mod));
+    if (!c_mod || dtype_in(c, 0) != DT_F32)
+        return ctx_skip(c, "of data only with floats and fmod = 1");
+    return make_binary(c);
 }
 
 Res make_where(Ctx *c) {
@@ -28,29 +55,58 @@ Res make_where(Ctx *c) {
     return bind(c, 0, emit(c, OP_Where, "", 3, in, 0, NULL));
 }
 
-/* Min, Max, Sum: from the left. */
+static ValueId scaled(const Ctx *c, const char *suffix, ValueId v, double by) {
+    Attr alpha = attr_f(c->x->tmp, A_alpha, by);
+    return v == NO_ID ? NO_ID : emit(c, OP_Scale, suffix, 1, &v, 1, &alpha);
+}
+
+/* Min, Max, Sum, Mean: from the left. */
 Res make_variadic(Ctx *c) {
+    bool mean = c->n->row->kind == K_MEAN;
     if (c->n->nin == 1) return make_identity(c);
     ValueId v = value_in(c, 0);
     for (uint32_t i = 1; i < c->n->nin; i++) {
-        bool last = i + 1 == c->n->nin;
+        bool last = i + 1 == c->n->nin && !mean;
         if (!has_in(c, i)) return ctx_fail(c, "input %u is not there", i);
         v = binary(c, c->n->row->code, last ? "" : arena_printf(c->x->tmp, ".%u", i), v,
                    value_in(c, i));
     }
-    return bind(c, 0, v);
+    return bind(c, 0, mean ? scaled(c, "", v, 1.0 / c->n->nin) : v);
 }
 
-/* LeakyRelu, Elu: alpha; HardSigmoid: alpha and beta. */
+/* Activations with up to two numbers. Selu is Elu times gamma. */
 Res make_alpha_beta(Ctx *c) {
+    static const struct {
+        const char *op, *alpha, *beta;
+        double dalpha, dbeta;
+    } rows[] = {{"LeakyRelu", "alpha", NULL, 0.01, 0},
+                {"Elu", "alpha", NULL, 1, 0},
+                {"Celu", "alpha", NULL, 1, 0},
+                {"ThresholdedRelu", "alpha", NULL, 1, 0},
+                {"HardSigmoid", "alpha", "beta", 0.2, 0.5},
+                {"Shrink", "lambd", "bias", 0.5, 0},
+                {"Selu", "alpha", "gamma", 1.67326319217681884765625, 1.05070102214813232421875}};
+    size_t k = 0;
+    while (strcmp(rows[k].op, c->n->row->name) != 0) k++;
+    double alpha, beta = 0;
+    MUST(attr_real(c, rows[k].alpha, rows[k].dalpha, &alpha));
+    if (rows[k].beta) MUST(attr_real(c, rows[k].beta, rows[k].dbeta, &beta));
     OpCode op = c->n->row->code;
-    double alpha, beta;
-    bool hard = op == OP_HardSigmoid;
-    MUST(attr_real(c, "alpha", hard ? 0.2 : op == OP_LeakyRelu ? 0.01 : 1.0, &alpha));
-    MUST(attr_real(c, "beta", 0.5, &beta));
+    bool selu = !strcmp(c->n->row->name, "Selu");
+    if (op == OP_Celu && alpha == 0) return ctx_fail(c, "alpha is 0");
     Attr attr[] = {attr_f(c->x->tmp, A_alpha, alpha), attr_f(c->x->tmp, A_beta, beta)};
     ValueId v = value_in(c, 0);
-    return bind(c, 0, emit(c, op, "", 1, &v, hard ? 2 : 1, attr));
+    v = emit(c, op, selu ? ".elu" : "", 1, &v, rows[k].beta && !selu ? 2 : 1, attr);
+    return bind(c, 0, selu ? scaled(c, "", v, beta) : v);
+}
+
+Res make_is_inf(Ctx *c) {
+    int64_t low, high;
+    MUST(attr_int(c, "detect_negative", 1, &low));
+    MUST(attr_int(c, "detect_positive", 1, &high));
+    Attr attr[] = {attr_i(c->x->tmp, A_min, low != 0), attr_i(c->x->tmp, A_max, high != 0)};
+    ValueId v = value_in(c, 0);
+    return bind(c, 0, emit(c, OP_IsInf, "", 1, &v, 2, attr));
 }
 
 static ValueId cast_to(const Ctx *c, const char *suffix, ValueId v, DType dt) {
@@ -66,7 +122,9 @@ Res make_pow(Ctx *c) {
         Attr alpha = attr_f(c->x->tmp, A_alpha, tensor_real(e, 0));
         return bind(c, 0, emit(c, OP_PowScalar, "", 1, &base, 1, &alpha));
     }
-    ValueId exponent = cast_to(c, ".exponent", value_in(c, 1), dtype_in(c, 0));
+    ValueId exponent;
+    MUST(second_operand(c, &exponent));
+    exponent = cast_to(c, ".exponent", exponent, dtype_in(c, 0));
     return bind(c, 0, binary(c, OP_Pow, "", base, exponent));
 }
 
@@ -100,41 +158,48 @@ Res make_clip(Ctx *c) {
     return bind(c, 0, emit(c, OP_Clip, "", 1, &v, n, attr));
 }
 
-/* x*Phi(x), or its tanh form x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))). */
 Res make_gelu(Ctx *c) {
     const char *form;
     MUST(attr_text(c, "approximate", "none", &form));
-    ValueId x = value_in(c, 0);
-    if (strcmp(form, "tanh") != 0) return bind(c, 0, unary(c, OP_Gelu, "", x));
-    Arena *a = c->x->tmp;
-    Attr cube[] = {attr_f(a, A_alpha, 3)}, small[] = {attr_f(a, A_alpha, 0.044715)};
-    Attr root[] = {attr_f(a, A_alpha, sqrt(2 / 3.14159265358979323846))};
-    Attr half[] = {attr_f(a, A_alpha, 0.5), attr_f(a, A_beta, 0.5)};
-    ValueId v = emit(c, OP_PowScalar, ".cube", 1, &x, 1, cube);
-    v = v == NO_ID ? v : emit(c, OP_Scale, ".small", 1, &v, 1, small);
-    v = binary(c, OP_Add, ".sum", x, v);
-    v = v == NO_ID ? v : emit(c, OP_Scale, ".root", 1, &v, 1, root);
-    v = unary(c, OP_Tanh, ".tanh", v);
-    v = v == NO_ID ? v : emit(c, OP_Scale, ".half", 1, &v, 1, half);
-    return bind(c, 0, binary(c, OP_Mul, "", x, v));
+    return bind(c, 0, unary(c, strcmp(form, "tanh") ? OP_Gelu : OP_GeluTanh, "", value_in(c, 0)));
 }
 
-/* max(x,0) + slope*min(x,0) as relu(x) - slope*relu(-x). */
+/* Before operator set 7 a slope per channel is a plain list. */
 Res make_prelu(Ctx *c) {
-    ValueId x = value_in(c, 0);
-    ValueId positive = unary(c, OP_Relu, ".positive", x);
-    ValueId negative = unary(c, OP_Relu, ".negative", unary(c, OP_Neg, ".neg", x));
-    ValueId scaled = binary(c, OP_Mul, ".scaled", negative, value_in(c, 1));
-    return bind(c, 0, binary(c, OP_Sub, "", positive, scaled));
+    const Shape *x = shape_in(c, 0), *s = shape_in(c, 1);
+    ValueId slope = value_in(c, 1);
+    if (c->x->opset < 7 && s->rank == 1 && s->dim[0] > 1 && x->rank > 2) {
+        Shape column = {.rank = x->rank - 1, .dim = {s->dim[0], 1, 1, 1, 1, 1, 1}};
+        slope = emit_view(c, ".slope", slope, &column);
+    }
+    return bind(c, 0, binary(c, OP_PRelu, "", value_in(c, 0), slope));
 }
 
-Res make_cast(Ctx *c) {
+/* The type of attribute `to` (a name before operator set 6), or of the second input (CastLike). */
+Res cast_target(const Ctx *c, DType *out) {
+    static const char *const names[] = {"FLOAT", "INT64", "INT32", "BOOL", "DOUBLE"};
+    static const DType types[] = {DT_F32, DT_I64, DT_I32, DT_BOOL, DT_F64};
     int64_t to;
-    DType dt;
+    if (!strcmp(c->n->row->name, "CastLike")) {
+        *out = dtype_in(c, 1);
+        return OK;
+    }
+    const AttributeProto *a = attr_of(c, "to");
+    for (size_t i = 0; a && a->has_s && i < sizeof names / sizeof *names; i++) {
+        if (a->s.len != strlen(names[i]) || memcmp(a->s.data, names[i], a->s.len)) continue;
+        *out = types[i];
+        return OK;
+    }
     MUST(attr_int(c, "to", 0, &to));
-    bool known = to > 0 && to <= INT32_MAX && elem_dtype((int32_t)to, &dt);
-    if (!known || dt == DT_F64)
-        return ctx_skip(c, "casts of data to %s", elem_name(to > 0 && to < 100 ? (int32_t)to : 0));
+    if (to > 0 && to <= INT32_MAX && elem_dtype((int32_t)to, out)) return OK;
+    return ctx_skip(c, "casts to %s", elem_name(to > 0 && to < 100 ? (int32_t)to : 0));
+}
+
+/* Doubles are computed in single precision. */
+Res make_cast(Ctx *c) {
+    DType dt;
+    MUST(cast_target(c, &dt));
+    if (dt == DT_F64) dt = DT_F32;
     if (dt == dtype_in(c, 0)) return make_identity(c);
     return bind(c, 0, cast_to(c, "", value_in(c, 0), dt));
 }

@@ -48,7 +48,7 @@ Graph *onnx_import(Arena *a, Diag *d, const char *path, const OnnxOptions *o, On
 
 /* ---- table.c: the support table, sorted by operator name ---- */
 /* Operator sets that are understood; above 17 where nothing that is read changed. */
-#define OPSET_MIN 7
+#define OPSET_MIN 1
 #define OPSET_MAX 28
 typedef struct {
     const char *op;

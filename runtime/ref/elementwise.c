@@ -56,6 +56,31 @@ F(And, e.a != 0 && e.b != 0)
 F(Or, e.a != 0 || e.b != 0)
 F(Where, e.a != 0 ? e.b : e.c)
 
+F(Tan, tan(e.a))
+F(Asin, asin(e.a))
+F(Acos, acos(e.a))
+F(Atan, atan(e.a))
+F(Sinh, sinh(e.a))
+F(Cosh, cosh(e.a))
+F(Asinh, asinh(e.a))
+F(Acosh, acosh(e.a))
+F(Atanh, atanh(e.a))
+F(Round, rint(e.a))
+F(Sign, e.a > 0 ? 1 : e.a < 0 ? -1 : e.a)
+F(Mod, fmod(e.a, e.b))
+F(Root, pow(e.a, e.p))
+F(IsNaN, isnan(e.a))
+F(IsInf, isinf(e.a) && (e.a < 0 ? e.p != 0 : e.q != 0))
+F(Xor, (e.a != 0) != (e.b != 0))
+F(EqMask, e.a == e.b)
+F(Celu, e.a < 0 ? e.p * expm1(e.a / e.p) : e.a)
+F(Mish, e.a *tanh(fmax(e.a, 0) + log1p(exp(-fabs(e.a)))))
+F(Softsign, e.a / (1 + fabs(e.a)))
+F(ThresholdedRelu, e.a <= e.p ? 0 : e.a)
+F(Shrink, e.a<-e.p ? e.a + e.q : e.a> e.p ? e.a - e.q : e.a == e.a ? 0 : e.a)
+F(PRelu, e.a < 0 ? e.a * e.b : e.a)
+F(GeluTanh, 0.5 * e.a * (1 + tanh(0.79788456080286535588 * (e.a + 0.044715 * e.a * e.a * e.a))))
+
 static bool is_int(DtrtType t) {
     return t == DTRT_I64 || t == DTRT_I32;
 }
@@ -106,6 +131,30 @@ static const Row table[] = {
     E0(Or),
     E0(Where),
     E0(Cast),
+    E0(Tan),
+    E0(Asin),
+    E0(Acos),
+    E0(Atan),
+    E0(Sinh),
+    E0(Cosh),
+    E0(Asinh),
+    E0(Acosh),
+    E0(Atanh),
+    E0(Round),
+    E0(Sign),
+    E0(Mod),
+    E0(IsNaN),
+    E0(Xor),
+    E0(EqMask),
+    E0(Mish),
+    E0(Softsign),
+    E0(PRelu),
+    E0(GeluTanh),
+    {"Root", el_Root, "alpha", NULL, 0.5, 0},
+    {"IsInf", el_IsInf, "min", "max", 1, 1},
+    {"Celu", el_Celu, "alpha", NULL, 1, 0},
+    {"ThresholdedRelu", el_ThresholdedRelu, "alpha", NULL, 1, 0},
+    {"Shrink", el_Shrink, "alpha", "beta", 0.5, 0},
     {"LeakyRelu", el_LeakyRelu, "alpha", NULL, 0.01, 0},
     {"Elu", el_Elu, "alpha", NULL, 1, 0},
     {"HardSigmoid", el_HardSigmoid, "alpha", "beta", 0.2, 0.5},

@@ -132,7 +132,52 @@ static void unary(const char *op, float a, const char *want) {
     expect(want);
 }
 
+static void test_tests_and_shifts(void) {
+    const float v[] = {1, NAN, -INFINITY, INFINITY};
+    Buf attr = {0}, way = {0};
+    begin(13);
+    reals("a", "4", v);
+    node("IsNaN", "a", NULL);
+    expect("bool[4]: 0 1 0 0");
+    begin(13);
+    reals("a", "4", v);
+    attr_put_int(&attr, "detect_negative", 0);
+    node("IsInf", "a", &attr);
+    expect("bool[4]: 0 0 0 1");
+    begin(13);
+    model_const(&m, "a", "3", "1,3,-1");
+    model_const(&m, "b", "3", "4,64,60");
+    attr_put_text(&way, "direction", "LEFT");
+    node("BitShift", "a,b", &way);
+    expect("i64[3]: 16 0 -1152921504606846976"); /* -2^60 */
+    begin(13);
+    bools("a", "4", "\0\0\1\1", 4);
+    bools("b", "4", "\0\1\0\1", 4);
+    node("Xor", "a,b", NULL);
+    expect("bool[4]: 0 1 1 0");
+    begin(13);
+    reals("a", "4", (const float[]){1, 2, 3, 4});
+    reals("b", "1", (const float[]){3});
+    node("Mean", "a,b", NULL);
+    expect("f32[4]: 2 2.5 3 3.5");
+}
+
 static void test_unary(void) {
+    unary("Round", 2.5f, "f32[1]: 2");
+    unary("Sign", -2.5f, "f32[1]: -1");
+    unary("Tan", 1, "f32[1]: 1.55741");
+    unary("Asin", 0.5f, "f32[1]: 0.523599"); /* pi/6 */
+    unary("Acos", 0.5f, "f32[1]: 1.0472");   /* pi/3 */
+    unary("Atan", 1, "f32[1]: 0.785398");    /* pi/4 */
+    unary("Sinh", 1, "f32[1]: 1.1752");
+    unary("Cosh", 1, "f32[1]: 1.54308");
+    unary("Tanh", 1, "f32[1]: 0.761594");     /* sinh/cosh */
+    unary("Asinh", 1, "f32[1]: 0.881374");    /* log(1 + sqrt 2) */
+    unary("Acosh", 1.5f, "f32[1]: 0.962424"); /* log(1.5 + sqrt 1.25) */
+    unary("Atanh", 0.5f, "f32[1]: 0.549306"); /* log(3)/2 */
+    unary("Erf", 1, "f32[1]: 0.842701");
+    unary("Sigmoid", 1, "f32[1]: 0.731059");
+    unary("Relu", -1, "f32[1]: 0");
     unary("Abs", -2, "f32[1]: 2");
     unary("Neg", -2, "f32[1]: 2");
     unary("Exp", 1, "f32[1]: 2.71828");
@@ -419,6 +464,7 @@ static void test_chains(void) {
 }
 
 int main(void) {
+    test_tests_and_shifts();
     test_binary();
     test_unary();
     test_cast_where();

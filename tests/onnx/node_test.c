@@ -43,8 +43,10 @@ static void run(const char *op, const char *in, const char *out, const char *wan
 
 static void test_math(void) {
     static const char *const same[] = {
-        "Neg", "Abs",   "Exp",  "Log",  "Sqrt",    "Reciprocal", "Erf",      "Sin",
-        "Cos", "Floor", "Ceil", "Relu", "Sigmoid", "Tanh",       "Softplus", "HardSwish"};
+        "Neg",   "Abs",     "Exp",   "Log",      "Sqrt",     "Reciprocal", "Erf",   "Sin",
+        "Cos",   "Tan",     "Asin",  "Acos",     "Atan",     "Sinh",       "Cosh",  "Asinh",
+        "Acosh", "Atanh",   "Round", "Sign",     "Mish",     "Softsign",   "Floor", "Ceil",
+        "Relu",  "Sigmoid", "Tanh",  "Softplus", "HardSwish"};
     for (size_t k = 0; k < sizeof same / sizeof *same; k++) {
         char want[64];
         snprintf(want, sizeof want, "%s(x) -> y[2,3,8]\n", same[k]);
@@ -70,15 +72,45 @@ static void test_math(void) {
     begin(17);
     run("Max", "x", "y", "Reshape(x) shape=2,3,8 -> y[2,3,8]\n");
     begin(17);
-    run("Mod", "x,x", "y", "node 'n' (Mod): only supported where its inputs are constants");
+    run("Mod", "x,x", "y", "node 'n' (Mod): of data only with floats and fmod = 1");
+    begin(17);
+    attr_put_int(&attr, "fmod", 1);
+    run("Mod", "x,x", "y", "Mod(x,x) -> y[2,3,8]\n");
     begin(20);
     run("Gelu", "x", "y", "Gelu(x) -> y[2,3,8]\n");
     begin(17);
     weight("s", "3,1");
+    run("PRelu", "x,s", "y", "PRelu(x,s) -> y[2,3,8]\n");
+    begin(6); /* a slope a channel, as a list */
+    weight("s", "3");
     run("PRelu", "x,s", "y",
-        "Relu(x) -> n.positive.out[2,3,8]\nNeg(x) -> n.neg.out[2,3,8]\n"
-        "Relu(n.neg.out) -> n.negative.out[2,3,8]\nMul(n.negative.out,s) -> n.scaled.out[2,3,8]\n"
-        "Sub(n.positive.out,n.scaled.out) -> y[2,3,8]\n");
+        "Reshape(s) shape=3,1 -> n.slope.out[3,1]\nPRelu(x,n.slope.out) -> y[2,3,8]\n");
+    begin(6); /* axis says where the operand's axes lie */
+    weight("w", "3");
+    attr_put_int(&attr, "axis", 1);
+    attr_put_int(&attr, "broadcast", 1);
+    run("Add", "x,w", "y",
+        "Reshape(w) shape=3,1 -> n.aligned.out[3,1]\nAdd(x,n.aligned.out) -> y[2,3,8]\n");
+    begin(17);
+    attr_put_real(&attr, "alpha", 2);
+    attr_put_real(&attr, "gamma", 3);
+    run("Selu", "x", "y",
+        "Elu(x) alpha=2 -> n.elu.out[2,3,8]\nScale(n.elu.out) alpha=3 -> y[2,3,8]\n");
+    begin(17);
+    attr_put_real(&attr, "lambd", 2);
+    attr_put_real(&attr, "bias", 3);
+    run("Shrink", "x", "y", "Shrink(x) alpha=2 beta=3 -> y[2,3,8]\n");
+    begin(17);
+    attr_put_int(&attr, "detect_positive", 0);
+    run("IsInf", "x", "y", "IsInf(x) min=1 max=0 -> y[2,3,8]\n");
+    begin(20);
+    attr_put_text(&attr, "approximate", "tanh");
+    run("Gelu", "x", "y", "GeluTanh(x) -> y[2,3,8]\n");
+    begin(17);
+    run("Mean", "x,x", "y", "Add(x,x) -> n.1.out[2,3,8]\nScale(n.1.out) alpha=0.5 -> y[2,3,8]\n");
+    begin(17);
+    weight("w", "8");
+    run("CastLike", "x,w", "y", "Reshape(x) shape=2,3,8 -> y[2,3,8]\n");
 }
 
 static void test_pow_clip(void) {
@@ -120,7 +152,7 @@ static void test_logic(void) {
     run("Cast", "x", "y", "Reshape(x) shape=2,3,8 -> y[2,3,8]\n");
     begin(17);
     attr_put_int(&attr, "to", 11);
-    run("Cast", "x", "y", "node 'n' (Cast): casts of data to double");
+    run("Cast", "x", "y", "Reshape(x) shape=2,3,8 -> y[2,3,8]\n");
 }
 
 static void test_reduce(void) {

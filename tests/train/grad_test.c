@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 /* in: operands, "-" for a scalar. Prefix: + positive, b: bool, iN: index below N, gN: index
- * -N..N-1, IN: index below N or -1, f: not differentiated, p: not differentiated and positive, ~:
- * absent. */
+ * -N..N-1, IN: index below N or -1, h: within -0.9..0.9, u: above 1.1, f: not differentiated, p:
+ * not differentiated and positive, ~: absent. */
 typedef struct {
     const char *op, *in, *attr;
 } Case;
@@ -41,6 +41,33 @@ static const Case cases[] = {
     {"Clip", "3,4", "min=-1.0 max=0.5"},
     {"Clip", "3,4", "min=-1"},
     {"Clip", "3,4", "max=0.5"},
+    {"Tan", "h3,4", ""},
+    {"Asin", "h3,4", ""},
+    {"Acos", "h3,4", ""},
+    {"Atan", "3,4", ""},
+    {"Sinh", "3,4", ""},
+    {"Cosh", "3,4", ""},
+    {"Asinh", "3,4", ""},
+    {"Acosh", "u3,4", ""},
+    {"Atanh", "h3,4", ""},
+    {"Round", "3,4", ""},
+    {"Sign", "3,4", ""},
+    {"Mod", "5,4 +4", ""},
+    {"Mod", "- 3", ""},
+    {"Root", "+3,4", ""},
+    {"Root", "+3,4", "alpha=0.25"},
+    {"Celu", "3,4", ""},
+    {"Celu", "3,4", "alpha=0.4"},
+    {"Mish", "3,4", ""},
+    {"Softsign", "3,4", ""},
+    {"ThresholdedRelu", "3,4", ""},
+    {"ThresholdedRelu", "3,4", "alpha=-0.3"},
+    {"Shrink", "3,4", ""},
+    {"Shrink", "3,4", "alpha=0.7 beta=0.2"},
+    {"PRelu", "2,3,4 3,1", ""},
+    {"PRelu", "2,3,4 -", ""},
+    {"PRelu", "- -", ""},
+    {"GeluTanh", "3,4", ""},
     {"Scale", "3,4", "alpha=-1.5 beta=2.0"},
     {"Cast", "3,4", "to=0"},
     {"Expand", "3,1", "shape=2,3,4"},
@@ -179,7 +206,7 @@ static const char *read_shape(const char *s, Shape *out) {
 static const char *read_operand(Graph *g, const char *s, Operand *o) {
     Shape shape;
     *o = (Operand){.kind = ' ', .v = NO_ID};
-    if (strchr("+bigIfp", *s)) o->kind = *s++;
+    if (strchr("+bigIfphu", *s)) o->kind = *s++;
     if (strchr("igI", o->kind)) {
         char *end;
         o->below = (int)strtol(s, &end, 10);
@@ -235,6 +262,8 @@ static void fill(const Ten *t, char kind, int below) {
         switch (kind) {
         case '+':
         case 'p': t->x[i] = test_uniform(0.5, 2); break;
+        case 'h': t->x[i] = test_uniform(-0.9, 0.9); break;
+        case 'u': t->x[i] = test_uniform(1.1, 3); break;
         case 'b': t->x[i] = test_uniform(0, 1) < 0.5; break;
         case 'i': t->x[i] = floor(test_uniform(0, below)); break;
         case 'I': t->x[i] = floor(test_uniform(-1, below)); break;

@@ -63,6 +63,11 @@ static double phi(double x) { /* normal distribution function */
     return 0.5 * (1 + erf(x * 0.70710678118654752));
 }
 
+/* (1 + tanh u)/2 = sigmoid(2u) */
+static double gelu_u(double x) {
+    return sqrt(2 / 3.14159265358979324) * (x + 0.044715 * x * x * x);
+}
+
 static double unary(OpCode op, double a, double p, double q) {
     switch (op) {
     case OP_Neg: return -a;
@@ -93,6 +98,26 @@ static double unary(OpCode op, double a, double p, double q) {
     case OP_Gelu: return a * phi(a);
     case OP_Silu: return a * sigmoid(a);
     case OP_InvStd: return 1 / sqrt(a + p);
+    case OP_Tan: return tan(a);
+    case OP_Asin: return asin(a);
+    case OP_Acos: return acos(a);
+    case OP_Atan: return atan(a);
+    case OP_Sinh: return sinh(a);
+    case OP_Cosh: return cosh(a);
+    case OP_Asinh: return asinh(a);
+    case OP_Acosh: return acosh(a);
+    case OP_Atanh: return atanh(a);
+    case OP_Round: return rint(a);
+    case OP_Sign: return (a > 0) - (a < 0);
+    case OP_Root: return pow(a, p);
+    case OP_IsNaN: return isnan(a);
+    case OP_IsInf: return a == INFINITY ? q : a == -INFINITY ? p : 0;
+    case OP_Celu: return a > 0 ? a : p * (exp(a / p) - 1);
+    case OP_Mish: return a * tanh(log(1 + exp(a)));
+    case OP_Softsign: return a / (1 + fabs(a));
+    case OP_ThresholdedRelu: return a > p ? a : 0;
+    case OP_Shrink: return fabs(a) > p ? (a > 0 ? a - q : a + q) : 0;
+    case OP_GeluTanh: return a * sigmoid(2 * gelu_u(a));
     default: unknown(op);
     }
 }
@@ -114,6 +139,10 @@ static double binary(OpCode op, double a, double b) {
     case OP_SelectA: return a != 0 ? b : 0;
     case OP_SelectB: return a != 0 ? 0 : b;
     case OP_BceLogits: return log(1 + exp(a)) - a * b;
+    case OP_Xor: return (a != 0) != (b != 0);
+    case OP_Mod: return a - b * trunc(a / b);
+    case OP_EqMask: return a == b;
+    case OP_PRelu: return a > 0 ? a : a * b;
     default: unknown(op);
     }
 }
@@ -142,6 +171,30 @@ static double gradient(OpCode op, const double *x, double p, double q) {
     case OP_GeluGrad: return dy * (phi(a) + a * exp(-a * a / 2) / sqrt(2 * 3.14159265358979324));
     case OP_SiluGrad: return dy * sigmoid(a) * (1 + a * (1 - sigmoid(a)));
     case OP_BceLogitsGrad: return dy * (sigmoid(a) - b);
+    case OP_TanGrad: return dy * (1 + a * a);
+    case OP_AsinGrad: return dy / sqrt(1 - a * a);
+    case OP_AcosGrad: return -dy / sqrt(1 - a * a);
+    case OP_AtanGrad: return dy / (1 + a * a);
+    case OP_AsinhGrad: return dy / sqrt(1 + a * a);
+    case OP_AcoshGrad: return dy / sqrt(a * a - 1);
+    case OP_AtanhGrad: return dy / (1 - a * a);
+    case OP_ModGradB: return -dy * trunc(a / b);
+    case OP_RootGrad: return a == 0 ? 0 : dy * p * pow(a, 1 - 1 / p);
+    case OP_CeluGrad: return a > 0 ? dy : dy * (a / p + 1);
+    case OP_MishGrad: {
+        double w = tanh(log(1 + exp(a)));
+        return dy * (w + a * sigmoid(a) * (1 - w * w));
+    }
+    case OP_SoftsignGrad: return dy * (1 - fabs(a)) * (1 - fabs(a));
+    case OP_ThresholdedReluGrad: return a > p ? dy : 0;
+    case OP_ShrinkGrad: return fabs(a) > p ? dy : 0;
+    case OP_PReluGradX: return a > 0 ? dy : dy * b;
+    case OP_PReluGradS: return dy * fmin(a, 0);
+    case OP_GeluTanhGrad: {
+        double h = sigmoid(2 * gelu_u(a)),
+               u = sqrt(2 / 3.14159265358979324) * (1 + 0.134145 * a * a);
+        return dy * (h + a * 2 * h * (1 - h) * u);
+    }
     case OP_BnGradX: {
         double mean = b, inv = c, scale = x[4], sum = x[5], sum_xhat = x[6];
         return scale * inv * (dy - (sum + (a - mean) * inv * sum_xhat) * p);
