@@ -14,7 +14,7 @@ typedef void Columns(const float *const *x, double *out, double p0);
 /* Operands of all tests are f32, but for bools. */
 static bool is_bool_operand(OpCode op, uint32_t i) {
     bool mask = op == OP_Where || op == OP_SelectA || op == OP_SelectB;
-    return op == OP_Not || op == OP_And || op == OP_Or || (mask && i == 0);
+    return op == OP_Not || op == OP_And || op == OP_Or || op == OP_Xor || (mask && i == 0);
 }
 
 static void emit_element(FILE *f, OpCode op) {
@@ -90,13 +90,40 @@ static bool is_positive(OpCode op, uint32_t i) {
     case OP_Log:
     case OP_Sqrt:
     case OP_PowScalar:
+    case OP_Root:
     case OP_InvStd: return true;
     case OP_Pow:
     case OP_PowGrad:
     case OP_PowGradB:
     case OP_PowScalarGrad:
+    case OP_RootGrad:
     case OP_SqrtGrad: return i <= 1;
     default: return false;
+    }
+}
+
+/* Its first attribute must not be 0. */
+static bool divides(OpCode op) {
+    return op == OP_Celu || op == OP_CeluGrad || op == OP_Root || op == OP_RootGrad;
+}
+
+static bool has_domain(OpCode op) {
+    return op == OP_AsinGrad || op == OP_AcosGrad || op == OP_AtanhGrad || op == OP_AcoshGrad;
+}
+
+/* The operand's range: where the function is defined, away from the ends that have no derivative.
+ */
+static double operand(OpCode op, uint32_t i) {
+    switch (op) {
+    case OP_Asin:
+    case OP_Acos:
+    case OP_Atanh: return test_uniform(-0.9, 0.9);
+    case OP_Acosh: return test_uniform(1.1, 4);
+    case OP_AsinGrad:
+    case OP_AcosGrad:
+    case OP_AtanhGrad: return i ? test_uniform(-0.9, 0.9) : test_uniform(-4, 4);
+    case OP_AcoshGrad: return i ? test_uniform(1.1, 4) : test_uniform(-4, 4);
+    default: return test_uniform(is_positive(op, i) ? 0.1 : -4, 4);
     }
 }
 
@@ -110,16 +137,18 @@ static void compare_element(void *lib, OpCode op) {
         Attr attr[2];
         uint32_t nattr = 0;
         for (uint32_t i = 0; i < d->max_in; i++) {
-            x[i] = (double)(float)test_uniform(is_positive(op, i) ? 0.1 : -4, 4);
+            x[i] = (double)(float)operand(op, i);
             if (is_bool_operand(op, i)) x[i] = x[i] > 0;
-            if (i && test_uniform(0, 1) < 0.1 && !is_bool_operand(op, i)) x[i] = x[0];
+            bool free = !is_bool_operand(op, i) && !has_domain(op);
+            if (i && test_uniform(0, 1) < 0.1 && free) x[i] = x[0];
             in[i] = (Ten){.x = &x[i]};
         }
         for (uint32_t k = 0; k < 2 && d->p[k] != A_COUNT; k++) {
             if (op == OP_Cast)
                 p[k] = test_uniform(0, 1) < 0.5 ? DT_F32 : DT_BOOL;
             else if (round & 1)
-                p[k] = op == OP_Clip || op == OP_ClipGrad ? (k ? 1.5 : -0.75) : round % 9 * 0.125;
+                p[k] = op == OP_Clip || op == OP_ClipGrad ? (k ? 1.5 : -0.75)
+                                                          : (round % 9 + divides(op)) * 0.125;
             attr[nattr++] = attr_f(arena, d->p[k], p[k]);
         }
         Call call = {op, nattr, d->max_in, 1, attr, in, &out, 7};
@@ -216,6 +245,32 @@ static const Special special[] = {
     {OP_GeluGrad, {3, -1000}, 0, 0, 0},
     {OP_BceLogits, {1000, 1}, 0, 0, 0},
     {OP_BceLogits, {-1000, 1}, 0, 0, 1000},
+    {OP_Round, {2.5}, 0, 0, 2},
+    {OP_Round, {-1.5}, 0, 0, -2},
+    {OP_Sign, {NAN}, 0, 0, NAN},
+    {OP_Sign, {0}, 0, 0, 0},
+    {OP_Mod, {-7, 3}, 0, 0, -1},
+    {OP_RootGrad, {3, 0}, 0.5, 0, 0},
+    {OP_RootGrad, {3, 0}, 0.25, 0, 0},
+    {OP_IsNaN, {NAN}, 0, 0, 1},
+    {OP_IsNaN, {INFINITY}, 0, 0, 0},
+    {OP_IsInf, {INFINITY}, 1, 0, 0},
+    {OP_IsInf, {INFINITY}, 0, 1, 1},
+    {OP_IsInf, {-INFINITY}, 1, 0, 1},
+    {OP_IsInf, {NAN}, 1, 1, 0},
+    {OP_Mish, {1000}, 0, 0, 1000},
+    {OP_Mish, {-1000}, 0, 0, 0},
+    {OP_MishGrad, {3, 1000}, 0, 0, 3},
+    {OP_MishGrad, {3, -1000}, 0, 0, 0},
+    {OP_GeluTanhGrad, {3, -1000}, 0, 0, 0},
+    {OP_GeluTanhGrad, {3, 1000}, 0, 0, 3},
+    {OP_ThresholdedRelu, {NAN}, 1, 0, NAN},
+    {OP_ThresholdedReluGrad, {3, 1}, 1, 0, 0},
+    {OP_Shrink, {NAN}, 1, 0, NAN},
+    {OP_Shrink, {1}, 1, 0, 0},
+    {OP_PRelu, {NAN, 2}, 0, 0, NAN},
+    {OP_PReluGradX, {3, 0, 2}, 0, 0, 6},
+    {OP_PReluGradS, {3, 0}, 0, 0, 0},
     {OP_Dropout, {5}, 1, 0, 0},
     {OP_Dropout, {5}, 0, 0, 5},
     {OP_Cast, {NAN}, DT_BOOL, 0, 1},
