@@ -15,6 +15,7 @@ rooms='1 base compiler/base base.h
 4 onnx frontends/onnx onnx.h
 6 simplify compiler/simplify simplify.h
 7 train compiler/train train.h
+7 sizes compiler/sizes sizes.h
 8 cost compiler/cost cost.h
 9 plan compiler/plan plan.h explain.h
 9 trace frontends/trace trace.h

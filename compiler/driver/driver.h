@@ -7,6 +7,7 @@
 #include "onnx.h"
 #include "plan.h"
 #include "simplify.h"
+#include "sizes.h"
 #include "trace.h"
 #include "train.h"
 
@@ -75,7 +76,9 @@ typedef struct {
     Graph *forward; /* as imported, roles applied */
     OnnxInfo info;
     bool is_onnx, is_trace;
-    Graph *step; /* fused training step, what is planned and compiled */
+    Graph *step;          /* fused training step, what is planned and compiled */
+    const Sizes *sizes;   /* other sizes that the step can have; NULL: none */
+    const char *one_size; /* why not: follows "the program runs at one size only: " */
     LossSpec loss;
     OptSpec opt;
     Device device;
@@ -101,6 +104,10 @@ PlanStatus pipeline_plan(Arena *a, Diag *d, const Options *o, const Work *w, con
 void pipeline_limits(const Options *o, Work *w);
 /* Whether Options.stop ended the run. */
 bool pipeline_stopped(const Options *o, Stage last);
+
+/* ---- symbols.c ---- */
+/* Fills w->sizes and w->one_size; with sizes, w->step becomes an instance of them. */
+void describe_sizes(Arena *a, const Options *o, Work *w);
 
 /* ---- inspect.c, report.c, explain.c, init.c ---- */
 int inspect_print(Arena *a, Diag *d, const Options *o);

@@ -183,15 +183,26 @@ static bool make_input(Import *x, Symbols *s, const ValueInfoProto *v) {
     return true;
 }
 
+static void fill_info(Import *x, const Symbols *s, bool ok) {
+    OnnxInfo *info = x->info;
+    if (!info) return;
+    info->nsymbol = s->n;
+    info->symbol = ARENA_ARRAY(x->a, const char *, s->n);
+    info->symbol_size = ARENA_ARRAY(x->a, int64_t, s->n);
+    info->symbol_batch = ARENA_ARRAY(x->a, bool, s->n);
+    for (uint32_t i = 0; i < s->n; i++) {
+        info->symbol[i] = arena_str(x->a, s->at[i].name);
+        info->symbol_size[i] = ok ? s->at[i].size : 0;
+        info->symbol_batch[i] = s->at[i].first;
+    }
+}
+
 bool dims_bind(Import *x) {
     Symbols s = {.by_name = map_new(x->tmp)};
     TRY(collect(x, &s));
-    if (x->info) {
-        x->info->symbol = ARENA_ARRAY(x->a, const char *, s.n);
-        x->info->nsymbol = s.n;
-        for (uint32_t i = 0; i < s.n; i++) x->info->symbol[i] = arena_str(x->a, s.at[i].name);
-    }
-    TRY(bind_symbols(x, &s));
+    bool ok = bind_symbols(x, &s);
+    fill_info(x, &s, ok);
+    TRY(ok);
     for (size_t i = 0; i < x->graph->n_input; i++)
         if (is_model_input(x, x->graph->input[i])) TRY(make_input(x, &s, x->graph->input[i]));
     return true;

@@ -28,7 +28,9 @@ typedef struct {
     const char *producer;
     uint64_t file_bytes;
     uint32_t nsymbol;
-    const char **symbol; /* dimensions to bind */
+    const char **symbol;  /* dimensions to bind */
+    int64_t *symbol_size; /* what they were bound to; 0: nothing */
+    bool *symbol_batch;   /* stands on axis 0 of an input */
     uint32_t nop;
     const char **op_name; /* op histogram of the file, sorted by name */
     uint32_t *op_count;

@@ -1,0 +1,187 @@
+/* instance.c - the graph at given values of the symbols: a copy of the first graph of the grid with
+ * every shape and every number of an attribute replaced by the value of its polynomial.
+ *
+ * Numbers that are not whole are means' factors: 1 over a number of elements. They are that in
+ * double precision, so that their inverses are found exactly. */
+#include "sizes.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+    Arena *a;
+    const Sizes *s;
+    const Graph *const *grid;
+    const int64_t *at;
+    const char *why;
+} Instance;
+
+/* A number at the values wanted, from its values at the grid's points. */
+static bool number(Instance *x, const int64_t *v, int64_t *out) {
+    SizePoly p;
+    bool same = true;
+    for (uint32_t i = 1; i < x->s->ngrid; i++) same &= v[i] == v[0];
+    *out = v[0];
+    if (same) return true;
+    if (!sizes_fit(x->s, v, &p)) {
+        x->why = "is not a polynomial of it";
+        return false;
+    }
+    if (sizes_eval(x->s, &p, x->at, out)) return true;
+    x->why = "is too large";
+    return false;
+}
+
+static bool real(Instance *x, const double *v, double *out) {
+    int64_t inverse[SIZES_MAX_COEFS], q;
+    bool same = true;
+    for (uint32_t i = 1; i < x->s->ngrid; i++) same &= !memcmp(&v[i], &v[0], sizeof *v);
+    *out = v[0];
+    if (same) return true;
+    for (uint32_t i = 0; i < x->s->ngrid; i++) {
+        double r = 1 / v[i];
+        x->why = "is not the inverse of a number of elements";
+        if (!(fabs(r) < 0x1p53)) return false;
+        inverse[i] = llround(r);
+        if (!inverse[i] || 1 / (double)inverse[i] != v[i]) return false;
+    }
+    TRY(number(x, inverse, &q));
+    *out = 1 / (double)q;
+    return q != 0;
+}
+
+/* Entry k of what `list` finds in each graph of the grid. */
+static bool shape_at(Instance *x, const Shape *const *shape, Shape *out) {
+    *out = (Shape){.rank = shape[0]->rank};
+    for (uint32_t k = 0; k < out->rank; k++) {
+        int64_t v[SIZES_MAX_COEFS];
+        for (uint32_t i = 0; i < x->s->ngrid; i++) v[i] = shape[i]->dim[k];
+        TRY(number(x, v, &out->dim[k]));
+    }
+    return true;
+}
+
+static bool ints_at(Instance *x, const Attr *const *attr, Attr *out) {
+    int64_t *now = ARENA_ARRAY(x->a, int64_t, out->n), v[SIZES_MAX_COEFS];
+    for (uint32_t k = 0; k < out->n; k++) {
+        for (uint32_t i = 0; i < x->s->ngrid; i++) v[i] = attr[i]->i[k];
+        TRY(number(x, v, &now[k]));
+    }
+    out->i = now;
+    return true;
+}
+
+static bool floats_at(Instance *x, const Attr *const *attr, Attr *out) {
+    double *now = ARENA_ARRAY(x->a, double, out->n), v[SIZES_MAX_COEFS];
+    for (uint32_t k = 0; k < out->n; k++) {
+        for (uint32_t i = 0; i < x->s->ngrid; i++) v[i] = attr[i]->f[k];
+        TRY(real(x, v, &now[k]));
+    }
+    out->f = now;
+    return true;
+}
+
+/* list[i]: the attributes at point i, n each. */
+static bool attrs_at(Instance *x, const Attr *const *list, uint32_t n, Attr **out) {
+    *out = ARENA_ARRAY(x->a, Attr, n + 1);
+    for (uint32_t k = 0; k < n; k++) {
+        const Attr *attr[SIZES_MAX_COEFS];
+        for (uint32_t i = 0; i < x->s->ngrid; i++) attr[i] = &list[i][k];
+        (*out)[k] = *attr[0];
+        TRY(attr[0]->is_float ? floats_at(x, attr, &(*out)[k]) : ints_at(x, attr, &(*out)[k]));
+    }
+    return true;
+}
+
+static bool body_at(Instance *x, NodeId n, FusedBody **out) {
+    const FusedBody *first = x->grid[0]->node[n].body;
+    const Shape *space[SIZES_MAX_COEFS];
+    FusedBody *b = *out = ARENA_NEW(x->a, FusedBody);
+    *b = *first;
+    for (uint32_t i = 0; i < x->s->ngrid; i++) space[i] = &x->grid[i]->node[n].body->space;
+    TRY(shape_at(x, space, &b->space));
+    b->inst = ARENA_ARRAY(x->a, FusedInst, b->ninst + 1);
+    for (uint32_t k = 0; k < b->ninst; k++) {
+        const Attr *list[SIZES_MAX_COEFS];
+        Attr *attr;
+        for (uint32_t i = 0; i < x->s->ngrid; i++) list[i] = x->grid[i]->node[n].body->inst[k].attr;
+        b->inst[k] = first->inst[k];
+        TRY(attrs_at(x, list, first->inst[k].nattr, &attr));
+        b->inst[k].attr = attr;
+    }
+    return true;
+}
+
+static bool node_at(Instance *x, Graph *g, NodeId n) {
+    const Attr *list[SIZES_MAX_COEFS];
+    for (uint32_t i = 0; i < x->s->ngrid; i++) list[i] = x->grid[i]->node[n].attr;
+    TRY(attrs_at(x, list, g->node[n].nattr, &g->node[n].attr));
+    return !g->node[n].body || body_at(x, n, &g->node[n].body);
+}
+
+static bool values_at(Instance *x, Graph *g) {
+    for (ValueId v = 0; v < g->nvalue; v++) {
+        const Shape *shape[SIZES_MAX_COEFS];
+        for (uint32_t i = 0; i < x->s->ngrid; i++) shape[i] = &x->grid[i]->value[v].shape;
+        bool ok = shape_at(x, shape, &g->value[v].shape);
+        uint64_t count = 0;
+        if (ok && !shape_count(&g->value[v].shape, &count)) {
+            x->why = "is too large";
+            ok = false;
+        }
+        if (!ok) {
+            x->why = arena_printf(x->a, "the shape of '%s' %s", diag_name(x->a, g->value[v].name),
+                                  x->why);
+            return false;
+        }
+        if (g->storage[g->value[v].storage].root == v)
+            g->storage[g->value[v].storage].bytes = count * dtype_size(g->value[v].dtype);
+    }
+    return true;
+}
+
+/* Initial values, which --init may have made, are those of the graph that was imported for use. */
+static void take_data(Arena *a, Graph *g, const Graph *from) {
+    Arena *scratch = arena_new();
+    Map *by_name = map_new(scratch);
+    for (ValueId v = 0; v < from->nvalue; v++)
+        if (from->value[v].def == NO_ID) map_put(by_name, from->value[v].name, v);
+    for (ValueId v = 0; v < g->nvalue; v++) {
+        uint32_t k = g->value[v].def == NO_ID ? map_get(by_name, g->value[v].name) : NO_ID;
+        if (k != NO_ID) g->value[v].data = from->value[k].data;
+    }
+    arena_free(scratch);
+    (void)a;
+}
+
+static Graph *copy_graph(Arena *a, const Graph *old) {
+    Graph *g = ARENA_NEW(a, Graph);
+    *g = *old;
+    g->arena = a;
+    g->value = ARENA_ARRAY(a, Value, old->nvalue + 1);
+    g->node = ARENA_ARRAY(a, Node, old->nnode + 1);
+    g->storage = ARENA_ARRAY(a, Storage, old->nstorage + 1);
+    if (old->nvalue) memcpy(g->value, old->value, old->nvalue * sizeof *g->value);
+    if (old->nnode) memcpy(g->node, old->node, old->nnode * sizeof *g->node);
+    if (old->nstorage) memcpy(g->storage, old->storage, old->nstorage * sizeof *g->storage);
+    g->value_cap = old->nvalue + 1;
+    g->node_cap = old->nnode + 1;
+    g->storage_cap = old->nstorage + 1;
+    return g;
+}
+
+Graph *sizes_instance(Arena *a, const Sizes *s, const Graph *const *grid, const int64_t *at,
+                      const Graph *data, const char **why) {
+    Instance x = {.a = a, .s = s, .grid = grid, .at = at};
+    Graph *g = copy_graph(a, grid[0]);
+    bool ok = values_at(&x, g);
+    for (NodeId n = 0; n < g->nnode && ok; n++) {
+        ok = node_at(&x, g, n);
+        if (!ok)
+            x.why = arena_printf(a, "a number of node '%s' (%s) %s", diag_name(a, g->node[n].name),
+                                 op_def(g->node[n].op)->name, x.why);
+    }
+    *why = x.why;
+    if (ok && data) take_data(a, g, data);
+    return ok ? g : NULL;
+}
