@@ -54,7 +54,7 @@ void dtr_classes_gone(Dtr *d, uint32_t x) {
     uint32_t k = c->spare[--c->nspare];
     c->head[k] = DTR_NONE;
     c->size[k] = 0;
-    c->cost[k] = d->g->cost[x];
+    c->cost[k] = d->cost[x];
     enter(c, k, x);
     const DtrLists *near[2] = {&d->g->parents, &d->g->children};
     for (int i = 0; i < 2; i++) DTR_EACH(*near[i], x, y) if (c->of[y] != DTR_NONE) merge(d, x, y);
@@ -64,7 +64,7 @@ void dtr_classes_came(Dtr *d, uint32_t x) {
     Classes *c = &d->classes;
     uint32_t k = c->of[x];
     if (k == DTR_NONE) return;
-    c->cost[k] -= d->g->cost[x];
+    c->cost[k] -= d->cost[x];
     if (c->next[x] != DTR_NONE) c->prev[c->next[x]] = c->prev[x];
     if (c->prev[x] != DTR_NONE)
         c->next[c->prev[x]] = c->next[x];

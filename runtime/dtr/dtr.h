@@ -102,6 +102,7 @@ typedef struct {
     bool window;               /* evict a cheapest contiguous run of storages */
     bool regret;         /* lookahead: bring back victims whose bytes were not taken after all */
     bool two_ended;      /* short lives at the high end of holes */
+    bool published;      /* the rules of the simulator of the paper: see published.c */
     uint64_t cost_limit; /* ns: end a step whose runs take longer; UINT64_MAX: none */
     uint64_t work_limit; /* end a step that takes more elementary steps to decide; 0: none */
     const DtrLists *drop_after; /* per run: storages to drop right after its first time; or NULL */

@@ -30,11 +30,12 @@ static void take_memory(Dtr *d, const DtrGraph *g, Block *b) {
     uint32_t **numbers[] = {&d->lock,       &d->want, &d->use,     &d->block,
                             &d->pool_at,    &d->need, &d->blocked, &d->alive,
                             &d->next_below, &d->seen, &d->pool};
-    double **sums[] = {&d->last, &d->ancestors, &d->descendants, &d->key};
+    double **sums[] = {&d->last, &d->ancestors, &d->descendants, &d->key, &d->cost};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         *numbers[i] = block_take(b, ns, sizeof **numbers[i]);
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
         *sums[i] = block_take(b, ns, sizeof **sums[i]);
+    d->entered = block_take(b, ns, sizeof *d->entered);
     d->state = block_take(b, ns, sizeof *d->state);
     d->defined = block_take(b, g->ntensor, sizeof *d->defined);
     d->frozen = block_take(b, g->nrun, sizeof *d->frozen);
@@ -72,7 +73,7 @@ void dtr_close(Dtr *d) {
 void dtr_set(Dtr *d, const DtrOptions *o) {
     d->o = *o;
     d->adopted = false;
-    d->dear = (double)d->g->base_ns / (o->lookahead ? DEAR : 1);
+    d->dear = o->published ? INFINITY : (double)d->g->base_ns / (o->lookahead ? DEAR : 1);
     if (!o->lookahead || o->beta == d->dist_beta) return;
     for (uint32_t i = 0; i < d->g->nrun + 2; i++) d->dist[i] = pow(i ? i : 1, o->beta);
     d->dist_beta = o->beta;
@@ -85,7 +86,7 @@ void dtr_reset(Dtr *d) {
     d->adopted = false;
     d->now = d->stamp = d->npool = 0;
     d->clock = 1;
-    d->bytes = d->hook_ns = 0;
+    d->bytes = d->hook_ns = d->entries = 0;
     d->nframe = d->nheld = d->nstack = d->nsecured = d->nvictim = 0;
     space_reset(&d->space, d->o.bytes_only ? 0 : d->o.capacity / g->align * g->align);
     memset(d->defined, 0, g->ntensor * sizeof *d->defined);
@@ -98,6 +99,7 @@ void dtr_reset(Dtr *d) {
         d->use[x] = g->users.first[x];
         d->state[x] = 0;
         d->last[x] = d->ancestors[x] = d->descendants[x] = 0;
+        d->cost[x] = d->o.published ? 0 : g->cost[x];
     }
 }
 
@@ -147,14 +149,15 @@ void dtr_drop(Dtr *d, uint32_t x, bool evicted) {
     if (!evicted) dtr_tell_drop(d, v, false);
 }
 
-static void lock(Dtr *d, uint32_t x) {
+void dtr_lock(Dtr *d, uint32_t x) {
     if (d->g->is_temp[x] && !d->lock[x]++) dtr_pool_remove(d, x);
 }
 
 /* The storage becomes evictable, or goes at once when nothing needs it any more. */
 static void unlock(Dtr *d, uint32_t x) {
     if (!d->g->is_temp[x] || --d->lock[x] || !is_there(d, x)) return;
-    if (!d->want[x] && dtr_next_use(d, x) == FOREVER && dtr_may_drop_dead(d, x))
+    bool dead = !d->o.published && !d->want[x] && dtr_next_use(d, x) == FOREVER;
+    if (dead && dtr_may_drop_dead(d, x))
         dtr_drop(d, x, false);
     else
         dtr_pool_add(d, x);
@@ -162,21 +165,26 @@ static void unlock(Dtr *d, uint32_t x) {
 
 /* ---- one run ---- */
 
-/* What becomes of each output. Those that stay count as there from now on. */
+/* What becomes of each output; those that stay are locked. */
 static void fill_places(Dtr *d, uint32_t r) {
     const DtrGraph *g = d->g;
     const uint32_t *out = g->out.at + g->out.first[r];
-    uint32_t n = dtr_len(&g->out, r);
-    for (uint32_t k = 0; k < n; k++) {
+    for (uint32_t k = 0; k < dtr_len(&g->out, r); k++) {
         uint32_t t = out[k];
         d->out[k] = (DtrOut){0, DTR_NOTHING};
         if (t >= g->nstorage || !g->is_temp[t]) continue;
-        bool keep = !is_there(d, t) && (d->want[t] || dtr_next_use(d, t) != FOREVER);
-        d->out[k].place = keep ? DTR_RESIDENT : DTR_SCRATCH;
+        bool keep = d->o.published || d->want[t] || dtr_next_use(d, t) != FOREVER;
+        d->out[k].place = keep && !is_there(d, t) ? DTR_RESIDENT : DTR_SCRATCH;
+        if (d->out[k].place == DTR_RESIDENT) d->lock[t]++;
     }
-    for (uint32_t k = 0; k < n; k++) {
+}
+
+/* Outputs that stay count as there: while room is made for them already, since what they need is
+ * there and what needs them will be served. */
+static void arrive(Dtr *d, uint32_t r) {
+    const uint32_t *out = d->g->out.at + d->g->out.first[r];
+    for (uint32_t k = 0; k < dtr_len(&d->g->out, r); k++) {
         if (d->out[k].place != DTR_RESIDENT) continue;
-        d->lock[out[k]]++;
         dtr_came(d, out[k]);
         dtr_classes_came(d, out[k]);
     }
@@ -194,6 +202,7 @@ static bool dies_here(Dtr *d, uint32_t x, uint32_t r) {
 
 static uint32_t choose_inplace(Dtr *d, uint32_t r) {
     if (!dtr_len(&d->g->out, r) || d->out[0].place != DTR_RESIDENT) return DTR_NONE;
+    if (d->o.published) return DTR_NONE;
     DTR_EACH(d->g->inplace, r, x) if (dies_here(d, x, r)) return x;
     return DTR_NONE;
 }
@@ -261,7 +270,9 @@ static bool execute(Dtr *d, uint32_t r, bool first) {
     uint64_t workspace = 0;
     fill_places(d, r);
     uint32_t taken = choose_inplace(d, r);
+    if (!d->o.published) arrive(d, r);
     if (!place(d, r, taken, &workspace)) return false;
+    if (d->o.published) arrive(d, r);
     if (first) d->now = r + 1;
     if (taken != DTR_NONE) d->out[0].offset = dtr_where(d, taken);
     tell_run(d, r, first, taken, workspace);
@@ -270,7 +281,7 @@ static bool execute(Dtr *d, uint32_t r, bool first) {
     d->count.cost_ns += g->ns[r];
     DTR_EACH(g->out, r, t) {
         if (t == DTR_NONE) continue;
-        d->last[g->storage[t]] = d->clock;
+        if (first || !d->o.published) d->last[g->storage[t]] = d->clock;
         if (t >= g->nstorage) d->defined[t] = true;
     }
     if (first) dtr_freeze_readers(d, r);
@@ -289,7 +300,7 @@ static void open_frame(Dtr *d, uint32_t r) {
         d->last[d->g->storage[t]] = d->clock;
         d->held[d->nheld++] = there;
         if (there)
-            lock(d, d->g->storage[t]);
+            dtr_lock(d, d->g->storage[t]);
         else
             d->want[d->g->storage[t]]++;
     }
@@ -303,7 +314,7 @@ static void close_frame(Dtr *d) {
 
 /* Runs r, for the first time or again, and before it whatever it needs and is not there. A stack of
  * frames instead of recursion: chains of evicted storages are long. */
-static bool ensure(Dtr *d, uint32_t r, bool first) {
+bool dtr_ensure(Dtr *d, uint32_t r, bool first) {
     const DtrLists *in = &d->g->in;
     uint32_t bottom = d->nframe;
     open_frame(d, r);
@@ -316,7 +327,7 @@ static bool ensure(Dtr *d, uint32_t r, bool first) {
                 if (!*held) {
                     *held = true;
                     d->want[d->g->storage[t]]--;
-                    lock(d, d->g->storage[t]);
+                    dtr_lock(d, d->g->storage[t]);
                 }
                 f->next++;
                 continue;
@@ -340,11 +351,11 @@ static bool ensure(Dtr *d, uint32_t r, bool first) {
 static bool secure(Dtr *d, uint32_t x) {
     if (!is_there(d, x)) {
         d->want[x]++;
-        bool ok = ensure(d, d->g->def[x], false);
+        bool ok = dtr_ensure(d, d->g->def[x], false);
         d->want[x]--;
         if (!ok) return false;
     }
-    lock(d, x);
+    dtr_lock(d, x);
     d->secured[d->nsecured++] = x;
     return true;
 }
@@ -375,12 +386,12 @@ static bool finish(Dtr *d) {
     const DtrGraph *g = d->g;
     for (uint32_t i = 0; i < g->noutput; i++) {
         uint32_t x = g->storage[g->output[i]];
-        if (is_there(d, x)) lock(d, x);
+        if (is_there(d, x)) dtr_lock(d, x);
     }
     for (uint32_t i = 0; i < g->noutput; i++) {
         uint32_t t = g->output[i], x = g->storage[t];
         if (g->is_temp[x] && !(is_there(d, x) && d->lock[x]) && !secure(d, x)) return false;
-        if (!is_defined(d, t) && !ensure(d, g->def[t], false)) return false;
+        if (!is_defined(d, t) && !dtr_ensure(d, g->def[t], false)) return false;
     }
     return true;
 }
@@ -395,7 +406,9 @@ static void drop_forced(Dtr *d, uint32_t r) {
 static bool play(Dtr *d) {
     release_secured(d); /* of an adopted step: what is there already */
     for (uint32_t r = d->now; r < d->g->nrun; r++) {
-        if (!secure_readers(d, r) || !ensure(d, r, true)) return false;
+        if (d->o.published) dtr_published_grow(d, r);
+        if (!secure_readers(d, r) || !dtr_ensure(d, r, true)) return false;
+        if (d->o.published) dtr_published_drop_dead(d, r);
         if (d->o.work_limit && d->count.work > d->o.work_limit) {
             d->status = DTR_TOO_LONG;
             d->count.failed_run = r;
@@ -405,7 +418,7 @@ static bool play(Dtr *d) {
         if (d->o.drop_after) drop_forced(d, r);
         if (d->status != DTR_OK) return false;
     }
-    return finish(d) && d->status == DTR_OK;
+    return (d->o.published ? dtr_published_finish(d) : finish(d)) && d->status == DTR_OK;
 }
 
 DtrStatus dtr_step(Dtr *d, const DtrHooks *hooks) {

@@ -74,6 +74,8 @@ struct Dtr {
     uint32_t *next_below;             /* cached: next use among evicted descendants */
     uint32_t *seen, stamp;            /* marks of walks */
     uint32_t *pool, npool;            /* evictable: there, not locked */
+    uint64_t *entered, entries;       /* published: number of its entry into the pool */
+    double *cost;                     /* time of the runs that make it and its views */
     Classes classes;
     /* per run */
     uint8_t *frozen; /* 0, FREEZING or FROZEN */
@@ -84,6 +86,9 @@ struct Dtr {
 /* ---- engine.c ---- */
 /* Lets x go. The hook hears of evicted ones when the search for room has ended. */
 void dtr_drop(Dtr *d, uint32_t x, bool evicted);
+/* Runs r, for the first time or again, and before it what it needs. */
+bool dtr_ensure(Dtr *d, uint32_t r, bool first);
+void dtr_lock(Dtr *d, uint32_t x);
 void dtr_tell_drop(Dtr *d, Victim v, bool evicted);
 /* Forgets everything: nothing has happened, nothing is there. */
 void dtr_reset(Dtr *d);
@@ -98,6 +103,14 @@ void dtr_freeze(Dtr *d, uint32_t run, uint8_t level);
 void dtr_freeze_readers(Dtr *d, uint32_t r);
 void dtr_refresh(Dtr *d, uint32_t x); /* brings the cached closure costs of x up to date */
 
+void dtr_spoil(Dtr *d, uint32_t x); /* the cost of x changed */
+
+/* ---- published.c ---- */
+void dtr_published_grow(Dtr *d, uint32_t r); /* before r runs first: its time counts from now on */
+void dtr_published_drop_dead(Dtr *d, uint32_t r); /* after it */
+uint32_t dtr_published_victim(Dtr *d);
+bool dtr_published_finish(Dtr *d);
+
 /* ---- classes.c ---- */
 void dtr_classes_memory(Classes *c, Block *b, uint32_t nstorage);
 void dtr_classes_reset(Classes *c, uint32_t nstorage);
@@ -111,6 +124,7 @@ void dtr_pool_remove(Dtr *d, uint32_t x);
 /* A block of bytes, evicting as need be; SPACE_NONE when that is impossible: d->status says why. In
  * bytes-only mode any other number. */
 uint32_t dtr_make_room(Dtr *d, uint64_t bytes, bool high_end, uint32_t owner);
+double dtr_numbers_score(Dtr *d, uint32_t x); /* h of what is known of x */
 /* True when x, there and unlocked and without further use of its own, may go. */
 bool dtr_may_drop_dead(const Dtr *d, uint32_t x);
 

@@ -18,7 +18,8 @@
 #include <math.h>
 
 void dtr_pool_add(Dtr *d, uint32_t x) {
-    if (d->pool_at[x] != DTR_NONE || !d->g->bytes[x]) return;
+    if (d->pool_at[x] != DTR_NONE || (!d->g->bytes[x] && !d->o.published)) return;
+    d->entered[x] = d->entries++;
     d->pool_at[x] = d->npool;
     d->pool[d->npool++] = x;
 }
@@ -33,6 +34,17 @@ void dtr_pool_remove(Dtr *d, uint32_t x) {
 
 /* ---- scores ---- */
 
+double dtr_numbers_score(Dtr *d, uint32_t x) {
+    if (d->o.h == DTR_FULL || d->o.h == DTR_MSPS) dtr_refresh(d, x);
+    DtrStorage s = {.cost = d->cost[x],
+                    .ancestors = d->ancestors[x],
+                    .descendants = d->descendants[x],
+                    .classes = d->o.h == DTR_EQ ? dtr_classes_near(d, x) : 0,
+                    .bytes = (double)d->g->bytes[x],
+                    .staleness = d->clock - d->last[x]};
+    return dtr_score(d->o.h, &s);
+}
+
 /* -1: goes for nothing; infinite: must stay. */
 static double score(Dtr *d, uint32_t x) {
     d->count.work++;
@@ -46,21 +58,14 @@ static double score(Dtr *d, uint32_t x) {
         if (next <= d->now) next = d->now + 1;
         return d->key[x] / d->dist[next - d->now];
     }
-    if (d->o.h == DTR_FULL || d->o.h == DTR_MSPS) dtr_refresh(d, x);
-    DtrStorage s = {.cost = d->g->cost[x],
-                    .ancestors = d->ancestors[x],
-                    .descendants = d->descendants[x],
-                    .classes = d->o.h == DTR_EQ ? dtr_classes_near(d, x) : 0,
-                    .bytes = (double)d->g->bytes[x],
-                    .staleness = d->clock - d->last[x]};
-    return dtr_score(d->o.h, &s);
+    return dtr_numbers_score(d, x);
 }
 
 bool dtr_may_drop_dead(const Dtr *d, uint32_t x) {
     return !d->need[x] || (!d->o.lookahead && !d->blocked[x]);
 }
 
-static bool evict_one(Dtr *d) {
+static uint32_t lowest(Dtr *d) {
     uint32_t best = DTR_NONE;
     double low = INFINITY;
     for (uint32_t i = 0; i < d->npool; i++) {
@@ -72,6 +77,11 @@ static bool evict_one(Dtr *d) {
             if (v < 0) break;
         }
     }
+    return best;
+}
+
+static bool evict_one(Dtr *d) {
+    uint32_t best = d->o.published ? dtr_published_victim(d) : lowest(d);
     if (best == DTR_NONE) return false;
     dtr_drop(d, best, true);
     return true;

@@ -152,6 +152,12 @@ void dtr_gone(Dtr *d, uint32_t x) {
     if (d->alive[x]) spoil_below(d, x, false);
 }
 
+void dtr_spoil(Dtr *d, uint32_t x) {
+    if (!is_away(d, x)) return;
+    spoil_above(d, x);
+    spoil_below(d, x, true);
+}
+
 void dtr_freeze(Dtr *d, uint32_t run, uint8_t level) {
     bool first = !d->frozen[run];
     if (d->frozen[run] < level) d->frozen[run] = level;
@@ -177,8 +183,8 @@ static void fill_ancestors(Dtr *d, uint32_t x) {
         uint32_t y = d->stack[--d->nstack];
         d->count.work += 2;
         DTR_EACH(d->g->parents, y, z) {
-            if (is_there(d, z) || !visit(d, z)) continue;
-            sum += d->g->cost[z];
+            if (!is_away(d, z) || !visit(d, z)) continue;
+            sum += d->cost[z];
             push(d, z);
         }
         if (sum < d->dear) continue;
@@ -200,7 +206,7 @@ static void fill_descendants(Dtr *d, uint32_t x) {
             if (!(dead ? is_away(d, z) : d->state[z] & S_NEED) || !visit(d, z)) continue;
             uint32_t n = dtr_next_use(d, z);
             if (n < next) next = n;
-            sum += d->g->cost[z];
+            sum += d->cost[z];
             push(d, z);
         }
         if (sum >= d->dear && dead) d->nstack = 0;
@@ -216,7 +222,7 @@ void dtr_refresh(Dtr *d, uint32_t x) {
     if (stale & S_STALE_ABOVE) fill_ancestors(d, x);
     if (stale & S_STALE_BELOW) fill_descendants(d, x);
     if (!d->o.lookahead) return;
-    double cost = d->g->cost[x] + d->ancestors[x] + d->o.gamma * d->descendants[x];
+    double cost = d->cost[x] + d->ancestors[x] + d->o.gamma * d->descendants[x];
     double bytes = (double)d->g->bytes[x];
     d->key[x] = (d->o.alpha == 1 ? cost : pow(cost, d->o.alpha)) / (bytes > 1 ? bytes : 1);
 }
