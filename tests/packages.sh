@@ -7,6 +7,8 @@ packages_build="gcc libc6-dev make cmake ninja-build pkg-config libdnnl-dev libo
 # For the Python parts of the tests and of models/ (always Debian's own /usr/bin/python3).
 packages_python="python3 python3-numpy python3-onnx"
 packages_test="libonnx-testdata clang-format glpk-utils coinor-cbc"
+# To open the pages that dtrc writes.
+packages_browser="chromium"
 # For the fuzz targets (libFuzzer comes with clang's runtime).
 packages_fuzz="clang libclang-rt-dev libomp-dev"
 

@@ -12,6 +12,7 @@
 #   ops       operator tests of ONNX (libonnx-testdata), forward
 #   hostile   broken models, hostile names, full disks, killed programs, wrong data
 #   planbench plans for ../shared/planbench and random logs, replayed by its score.py
+#   report    pages of dtrc plan and dtrc compare in headless Chromium (skipped where it does not run)
 #   install   install to a folder, compile and train from there
 #   dev       the same unit tests, some traces and the hostile tests under ASan and UBSan
 #   fuzz      each fuzz target for FUZZ_SECONDS (default 20)
@@ -186,6 +187,12 @@ part() {
         need_build release
         suite planbench "$python" tests/planbench/check.py --dtrc build/release/bin/dtrc
         ;;
+    report)
+        need_build release
+        # shellcheck disable=SC2086
+        need_packages $packages_browser || say "without Chromium the pages are not opened"
+        suite report "$python" tests/report/run_report.py --dtrc build/release/bin/dtrc
+        ;;
     install) need_build release && step install installed_trainer ;;
     dev)
         need_build dev
@@ -197,7 +204,7 @@ part() {
     fuzz) need_build release && suite fuzz fuzz ;;
     fast) part build && part unit && part includes && part format ;;
     *)
-        say "unknown part '$1': build unit includes format traces ops hostile planbench install dev fuzz fast"
+        say "unknown part '$1': build unit includes format traces ops hostile planbench report install dev fuzz fast"
         exit 2
         ;;
     esac
@@ -215,6 +222,6 @@ need_packages $packages_build $packages_python $packages_test || {
     say "0 passed, 1 failed, 0 skipped"
     exit 1
 }
-[ $# -gt 0 ] || set -- build unit includes format traces ops hostile planbench install dev fuzz
+[ $# -gt 0 ] || set -- build unit includes format traces ops hostile planbench report install dev fuzz
 for p in "$@"; do part "$p"; done
 finish

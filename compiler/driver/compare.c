@@ -20,11 +20,19 @@ const char *compare_status(CompareStatus s) {
     return names[s];
 }
 
+double compare_share(const Work *w, const CompareBudget *b) {
+    return w->peak ? 100 * (double)b->bytes / (double)w->peak : 0;
+}
+
 const CompareRow *compare_best(const Compare *c, const CompareBudget *b) {
     const CompareRow *best = NULL;
     for (uint32_t i = 0; i < c->nplanner; i++) {
         const CompareRow *r = &b->row[i];
-        if (r->plan && (!best || r->plan->cost_ns < best->plan->cost_ns)) best = r;
+        if (!r->plan) continue;
+        bool equal = best && r->plan->cost_ns == best->plan->cost_ns;
+        if (!best || r->plan->cost_ns < best->plan->cost_ns ||
+            (equal && !strcmp(r->planner, "static")))
+            best = r;
     }
     return best;
 }
@@ -129,8 +137,8 @@ static void print_row(const CompareRow *r) {
 
 static void print_text(const Work *w, const Compare *c) {
     char b1[32], b2[32], b3[32];
-    printf("%u nodes; without recomputation %s; %s meets %s, no schedule exists below %s\n",
-           w->step->nnode, format_bytes(b1, w->peak), "static", format_bytes(b2, c->min),
+    printf("%u nodes; without recomputation %s; static meets %s, no schedule exists below %s\n",
+           w->step->nnode, format_bytes(b1, w->peak), format_bytes(b2, c->min),
            format_bytes(b3, w->floor));
     for (uint32_t i = c->nbudget; i-- > 0;) {
         const CompareBudget *b = &c->budget[i];
@@ -187,5 +195,6 @@ int compare(Arena *a, Diag *d, const Options *o) {
         print_json(a, &w, &c);
     else
         print_text(&w, &c);
+    if (o->report && !compare_html(a, d, o, &w, &c)) return EXIT_MACHINE;
     return EXIT_DONE;
 }

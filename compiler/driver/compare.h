@@ -31,7 +31,12 @@ typedef struct {
 } Compare;
 
 const char *compare_status(CompareStatus s);
-/* The row with the least overhead, the first of equals; NULL: nobody has a plan. */
+/* What a budget is of the peak, in percent. */
+double compare_share(const Work *w, const CompareBudget *b);
+/* The row with the least overhead; of equals `static`, else the first; NULL: nobody has a plan. */
 const CompareRow *compare_best(const Compare *c, const CompareBudget *b);
+
+/* ---- compare_html.c ---- */
+bool compare_html(Arena *a, Diag *d, const Options *o, Work *w, const Compare *c);
 
 #endif

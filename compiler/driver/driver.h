@@ -124,7 +124,9 @@ void report_fields(Text *t, const Work *w, const char *planner, double bound, ui
 /* plan: what is there at the peak, what was dropped and made again; all of it with o->explain. */
 void explain_print(FILE *out, Arena *a, const Options *o, const Work *w);
 void explain_json(Text *t, const Work *w); /* all of it, one object */
-void html_text(Text *t, const char *s);    /* escaped for HTML and SVG */
+/* Operator; for fused nodes those of the body. What a storage is for. Both escaped by diag_name. */
+const char *explain_kind(Arena *a, const Node *n);
+const char *explain_storage_kind(Arena *a, const Work *w, StorageId s);
 bool report_html(Arena *a, Diag *d, const Options *o, const Work *w);
 /* Status 3: smallest budget, lower bound, values at the peak. Always returns EXIT_BUDGET. */
 int report_infeasible(Arena *a, Diag *d, const Options *o, const Work *w);

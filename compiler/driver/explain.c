@@ -58,7 +58,7 @@ static const char *short_name(Arena *a, const char *s) {
 }
 
 /* Operator; for fused nodes those of the body; for nodes of a trace the name without its number. */
-static const char *kind(Arena *a, const Node *n) {
+const char *explain_kind(Arena *a, const Node *n) {
     if (n->op == OP_Fused && n->onnx) return short_name(a, n->onnx);
     if (n->onnx || !ir_attr(n, A_cost_ns)) return op_def(n->op)->name;
     size_t len = strlen(n->name);
@@ -66,7 +66,7 @@ static const char *kind(Arena *a, const Node *n) {
     return diag_name(a, len ? arena_strn(a, n->name, len) : op_def(n->op)->name);
 }
 
-static const char *storage_kind(Arena *a, const Work *w, StorageId s) {
+const char *explain_storage_kind(Arena *a, const Work *w, StorageId s) {
     const Graph *g = w->step;
     if (s == NO_ID) return "workspace";
     const Value *v = &g->value[g->storage[s].root];
@@ -83,7 +83,7 @@ static const char *storage_kind(Arena *a, const Work *w, StorageId s) {
     if (v->def == NO_ID) return "values";
     const Node *n = &g->node[v->def];
     return arena_printf(a, "%s of %s", n->phase == PHASE_FORWARD ? "output" : "gradient",
-                        kind(a, n));
+                        explain_kind(a, n));
 }
 
 static const char *storage_name(Arena *a, const Graph *g, StorageId s) {
@@ -100,7 +100,7 @@ static void print_peak(FILE *out, Arena *a, const Work *w, const PlanFacts *f) {
     if (!p->nstep) return;
     const Node *n = &w->step->node[p->step[f->peak_step].id];
     fprintf(out, "at the peak: %s, step %u of %u (%s '%s')", format_bytes(b1, f->peak_bytes),
-            f->peak_step, p->nstep, kind(a, n), short_name(a, n->name));
+            f->peak_step, p->nstep, explain_kind(a, n), short_name(a, n->name));
     if (p->placed)
         fprintf(out, ";\n  placed in %s, %.2f %% of the arena lost between blocks",
                 format_bytes(b2, p->persistent_bytes + p->arena_bytes),
@@ -108,7 +108,7 @@ static void print_peak(FILE *out, Arena *a, const Work *w, const PlanFacts *f) {
     fputc('\n', out);
     Groups s = groups_new(a);
     for (uint32_t i = 0; i < f->nresident; i++) {
-        Group *x = group_of(&s, storage_kind(a, w, f->resident[i].storage));
+        Group *x = group_of(&s, explain_storage_kind(a, w, f->resident[i].storage));
         x->count++;
         x->bytes += f->resident[i].bytes;
     }
@@ -144,13 +144,13 @@ static void print_again(FILE *out, Arena *a, const Work *w, const PlanFacts *f) 
     }
     Groups s = groups_new(a);
     for (uint32_t i = 0; i < f->nrerun; i++) {
-        Group *x = group_of(&s, kind(a, &w->step->node[f->rerun[i].node]));
+        Group *x = group_of(&s, explain_kind(a, &w->step->node[f->rerun[i].node]));
         x->count += f->rerun[i].again;
         x->ns += f->rerun[i].ns;
     }
     for (uint32_t i = 0; i < f->neviction; i++) {
         const PlanEviction *e = &f->eviction[i];
-        Group *x = group_of(&s, kind(a, &w->step->node[e->node]));
+        Group *x = group_of(&s, explain_kind(a, &w->step->node[e->node]));
         x->bytes += e->bytes;
         x->idle_ns += (double)e->idle_ns;
         x->byte_ns += (double)e->bytes * (double)e->idle_ns;
@@ -196,7 +196,7 @@ static void print_all(FILE *out, Arena *a, const Work *w, const PlanFacts *f) {
         const PlanRerun *x = &f->rerun[i];
         const Node *n = &g->node[x->node];
         fprintf(out, "  %5u x %12llu ns  %6u..%-6u  %6u  %-20s %s\n", x->again,
-                (unsigned long long)x->ns, x->first, x->last, x->node, kind(a, n),
+                (unsigned long long)x->ns, x->first, x->last, x->node, explain_kind(a, n),
                 diag_name(a, n->name));
     }
     fprintf(out, "\ndropped and made again (%u): bytes, steps from and to, ns away, ns to make\n",

@@ -94,7 +94,9 @@ static const Row rows[] = {
     {O_COSTS, "--costs", NULL, "FILE", "times of nodes that a trainer's --profile measured"},
     {O_DEVICE, "--device", NULL, "FILE",
      "constants of the cost model (dtrc calibrate writes them)"},
-    {O_REPORT, "--report", NULL, "FILE.html", "memory over time as a page (plan)"},
+    {O_REPORT, "--report", NULL, "FILE.html",
+     "a page with pictures: memory over time, what is recomputed; compare:\n"
+     "overhead over budget, too (plan, compare)"},
     {O_EMIT_LOG, "--emit-log", NULL, "FILE.log",
      "the training step as a trace that other planners read (plan)"},
     {O_DUMP, "-d", NULL, "STAGE",
@@ -110,24 +112,25 @@ static const char *const stage_names[ST_COUNT] = {"",     "import", "simplify", 
                                                   "fuse", "cost",   "plan",     "ilp"};
 
 void options_help(FILE *out) {
-    fputs("usage: dtrc MODEL --budget SIZE [-o TRAINER] [OPTION...]    compile a training program\n"
-          "       dtrc inspect MODEL [--json]                         operators, parameters, what "
-          "is missing\n"
-          "       dtrc plan MODEL --budget SIZE [--json] [-o PLAN.json] [--report FILE.html]\n"
-          "       dtrc verify MODEL PLAN.json                         replay a plan with an "
-          "independent checker\n"
-          "       dtrc compare MODEL --budgets LIST [--planners LIST] [--json]\n"
-          "       dtrc plan MODEL --sweep [--json] [-o FILE.svg]      overhead over budgets\n"
-          "       dtrc calibrate MODEL --costs PROFILE [-o DEVICE.json]  fits the cost model\n"
-          "       dtrc ops                                            the table of supported "
-          "operators\n\n"
-          "MODEL is an .onnx file, a text graph (.ir) or, for inspect, plan, compare and verify, a "
-          "planning\n"
-          "trace (simrd .log, .log.gz; Checkmate .json). Then train:\n"
-          "       ./TRAINER --data train.npz --epochs 3               (./TRAINER --help lists its "
-          "options)\n\n"
-          "options:\n",
-          out);
+    fputs(
+        "usage: dtrc MODEL --budget SIZE [-o TRAINER] [OPTION...]    compile a training program\n"
+        "       dtrc inspect MODEL [--json]                         operators, parameters, what "
+        "is missing\n"
+        "       dtrc plan MODEL --budget SIZE [--json] [-o PLAN.json] [--report FILE.html]\n"
+        "       dtrc verify MODEL PLAN.json                         replay a plan with an "
+        "independent checker\n"
+        "       dtrc compare MODEL --budgets LIST [--planners LIST] [--json] [--report FILE.html]\n"
+        "       dtrc plan MODEL --sweep [--json] [-o FILE.svg]      overhead over budgets\n"
+        "       dtrc calibrate MODEL --costs PROFILE [-o DEVICE.json]  fits the cost model\n"
+        "       dtrc ops                                            the table of supported "
+        "operators\n\n"
+        "MODEL is an .onnx file, a text graph (.ir) or, for inspect, plan, compare and verify, a "
+        "planning\n"
+        "trace (simrd .log, .log.gz; Checkmate .json). Then train:\n"
+        "       ./TRAINER --data train.npz --epochs 3               (./TRAINER --help lists its "
+        "options)\n\n"
+        "options:\n",
+        out);
     for (int i = 0; i < NROW; i++) {
         char left[64];
         snprintf(left, sizeof left, "%s%s%s", rows[i].name, rows[i].arg ? " " : "",

@@ -3,6 +3,7 @@
  * lower bound, and what is left of the largest working set. Both curves are steps, since a plan
  * holds for every larger budget and a bound for every smaller one. Crosses: budgets without a plan.
  * Hollow points: the plan of a smaller budget. Colors follow the reader's light or dark scheme. */
+#include "page.h"
 #include "sweep.h"
 
 #include <math.h>
@@ -14,41 +15,31 @@ typedef struct {
     double lo, hi, top; /* bytes at both ends, percent at the upper end */
     double unit;        /* bytes */
     const char *unit_name;
-} Chart;
+} Curve;
 
-static double at_x(const Chart *c, double bytes) {
+static double at_x(const Curve *c, double bytes) {
     return LEFT + (WIDTH - LEFT - RIGHT) * (bytes - c->lo) / (c->hi - c->lo);
 }
 
-static double at_y(const Chart *c, double percent) {
+static double at_y(const Curve *c, double percent) {
     return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * percent / c->top;
 }
 
-/* 1, 2 or 5 times a power of ten: at most `max` steps over the range. */
-static double tick_step(double range, int max) {
-    double step = pow(10, floor(log10(range / max)));
-    static const double grow[] = {1, 2, 5, 10};
-    for (int i = 0; i < 4; i++)
-        if (range / (step * grow[i]) <= max) return step * grow[i];
-    return step * 10;
-}
-
-static void axis_label(const Chart *c, double x, double y, const char *anchor, double value,
+static void axis_label(const Curve *c, double x, double y, const char *anchor, double value,
                        double step) {
-    int digits = step < 1 ? (int)ceil(-log10(step) - 1e-9) : 0;
     text_add(c->t, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%.*f</text>\n", x, y, anchor,
-             digits, value);
+             chart_digits(step), value);
 }
 
-static void draw_axes(const Chart *c) {
+static void draw_axes(const Curve *c) {
     double base = HEIGHT - BOTTOM;
-    double step = tick_step((c->hi - c->lo) / c->unit, 9);
+    double step = chart_step((c->hi - c->lo) / c->unit, 9);
     for (double v = ceil(c->lo / c->unit / step) * step; v * c->unit <= c->hi; v += step) {
         double x = at_x(c, v * c->unit);
         text_add(c->t, "<path class=\"grid\" d=\"M%.1f %dV%.1f\"/>\n", x, TOP, base);
         axis_label(c, x, base + 20, "middle", v, step);
     }
-    step = tick_step(c->top, 8);
+    step = chart_step(c->top, 8);
     for (double v = 0; v <= c->top * 1.0001; v += step) {
         double y = at_y(c, v);
         text_add(c->t, "<path class=\"grid\" d=\"M%d %.1fH%d\"/>\n", LEFT, y, WIDTH - RIGHT);
@@ -63,7 +54,7 @@ static void draw_axes(const Chart *c) {
              (TOP + HEIGHT - BOTTOM) / 2);
 }
 
-static void draw_impossible(const Chart *c, const Work *w, const SweepRows *s) {
+static void draw_impossible(const Curve *c, const Work *w, const SweepRows *s) {
     if ((double)w->floor > c->lo)
         text_add(c->t,
                  "<rect class=\"bound\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\">"
@@ -84,7 +75,7 @@ static void draw_impossible(const Chart *c, const Work *w, const SweepRows *s) {
         text_add(c->t, "V%.1fZ\"><title>proven: no plan is here</title></path>\n", at_y(c, 0));
 }
 
-static void draw_plans(const Chart *c, const SweepRows *s) {
+static void draw_plans(const Curve *c, const SweepRows *s) {
     char b1[32], b2[32];
     bool open = false;
     for (uint32_t i = 0; i < s->n; i++) {
@@ -120,29 +111,27 @@ static void draw_plans(const Chart *c, const SweepRows *s) {
     }
 }
 
-static void draw_head(const Chart *c, const Options *o, const Work *w, const SweepRows *s,
+static void draw_head(const Curve *c, const Options *o, const Work *w, const SweepRows *s,
                       uint64_t min) {
     static const char style[] =
-        "<style>\n"
-        "svg{--paper:#fff;--ink:#222;--faint:#ddd;--plan:#1f5fa8;--bound:#c8862a;--none:#b3261e}\n"
-        "@media (prefers-color-scheme:dark){svg{--paper:#16181c;--ink:#e4e4e4;--faint:#353940;"
-        "--plan:#7db3f2;--bound:#e0a955;--none:#ff8a80}}\n"
         "text{font:13px sans-serif;fill:var(--ink)}.title{font-size:15px;font-weight:bold}\n"
         ".paper{fill:var(--paper)}.grid{stroke:var(--faint);fill:none}\n"
-        ".axis{stroke:var(--ink);fill:none}.plan{stroke:var(--plan);fill:none;stroke-width:2}\n"
-        ".point{fill:var(--plan);stroke:var(--plan);stroke-width:1.5}.lent{fill:var(--paper)}\n"
+        ".axis{stroke:var(--ink);fill:none}.plan{stroke:var(--blue);fill:none;stroke-width:2}\n"
+        ".point{fill:var(--blue);stroke:var(--blue);stroke-width:1.5}.lent{fill:var(--paper)}\n"
         ".bound{fill:var(--bound);fill-opacity:.3;stroke:none}\n"
-        ".none{stroke:var(--none);stroke-width:2;fill:none}\n"
+        ".none{stroke:var(--red);stroke-width:2;fill:none}\n"
         "</style>\n";
     char b1[32], b2[32], b3[32];
     text_add(c->t,
              "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
              "height=\"%d\" role=\"img\">\n",
              WIDTH, HEIGHT, WIDTH, HEIGHT);
+    text_str(c->t, "<style>\n");
+    page_colors(c->t);
     text_str(c->t, style);
     text_add(c->t, "<rect class=\"paper\" width=\"%d\" height=\"%d\"/>\n", WIDTH, HEIGHT);
     text_add(c->t, "<text class=\"title\" x=\"%d\" y=\"24\">", LEFT);
-    html_text(c->t, o->model);
+    page_text(c->t, o->model);
     text_add(c->t,
              "</text>\n<text x=\"%d\" y=\"44\">planner %s; peak without recomputation %s, smallest "
              "budget %s, no schedule below %s</text>\n",
@@ -188,12 +177,9 @@ void sweep_svg(Text *t, const Options *o, const Work *w, const SweepRows *s, uin
     }
     if (hi <= lo) hi = lo + 1;
     double margin = (hi - lo) / 40;
-    Chart c = {.t = t, .lo = lo > margin ? lo - margin : 0, .hi = hi + margin};
+    Curve c = {.t = t, .lo = lo > margin ? lo - margin : 0, .hi = hi + margin};
     c.top = top > 0 ? top * 1.08 : 1;
-    static const char *const unit[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-    int u = 0;
-    for (c.unit = 1; u < 4 && c.hi / c.unit >= 2048; u++) c.unit *= 1024;
-    c.unit_name = unit[u];
+    c.unit_name = chart_unit(c.hi, &c.unit);
     draw_head(&c, o, w, s, min);
     draw_impossible(&c, w, s);
     draw_axes(&c);

@@ -17,6 +17,8 @@ typedef struct {
     PlanRerun *rerun;    /* per node; again 0: none */
     bool *ran;           /* per node */
     VEC(PlanEviction) eviction;
+    VEC(PlanStay) stay;
+    uint32_t *stays;      /* per storage that is there: its stay */
     uint64_t bytes, most; /* in the arena now, and at most so far */
     uint32_t peak_step;
 } Replay;
@@ -42,10 +44,32 @@ static void goes(Replay *r, uint32_t step, StorageId s) {
     r->since[s] = NO_ID;
     r->gone_step[s] = step;
     r->gone_ns[s] = r->clock;
+    r->stay.at[r->stays[s]].to = step;
+    r->stay.at[r->stays[s]].to_ns = r->clock;
 }
 
-static void comes(Replay *r, uint32_t step, StorageId s, NodeId n) {
+/* What stays until further notice is there to the end of the step. */
+static void add_stay(Replay *r, uint32_t step, StorageId s, uint64_t bytes, uint64_t offset,
+                     bool scratch) {
+    const PlanStep *st = &r->p->step[step];
+    PlanStay x = {.storage = s,
+                  .node = st->id,
+                  .offset = offset,
+                  .bytes = bytes,
+                  .from = step,
+                  .to = scratch ? step + 1 : r->p->nstep,
+                  .from_ns = r->clock,
+                  .to_ns = scratch ? r->clock + r->c->node_ns[st->id] : r->p->cost_ns,
+                  .scratch = scratch,
+                  .again = r->ran[st->id]};
+    VEC_PUSH(r->a, r->stay, x);
+}
+
+static void comes(Replay *r, uint32_t step, StorageId s, const PlanOut *out) {
+    NodeId n = r->p->step[step].id;
     r->bytes += storage_size(r, s);
+    r->stays[s] = r->stay.n;
+    add_stay(r, step, s, storage_size(r, s), out->offset, false);
     r->since[s] = step;
     if (r->gone_step[s] == NO_ID) return;
     PlanEviction e = {.storage = s,
@@ -73,10 +97,15 @@ static void count_run(Replay *r, uint32_t step, NodeId n) {
  * whose bytes output 0 takes over counts once. */
 static void replay_run(Replay *r, uint32_t step, const PlanStep *st) {
     uint64_t extra = workspace_size(r, st->id);
+    if (extra) add_stay(r, step, NO_ID, extra, st->workspace, true);
     if (st->inplace != NO_ID) goes(r, step, st->inplace);
     for (uint32_t k = 0; k < r->g->node[st->id].nout; k++) {
-        if (st->out[k].place == PLACE_RESIDENT) comes(r, step, out_storage(r, st, k), st->id);
-        if (st->out[k].place == PLACE_SCRATCH) extra += storage_size(r, out_storage(r, st, k));
+        const PlanOut *out = &st->out[k];
+        if (out->place == PLACE_RESIDENT) comes(r, step, out_storage(r, st, k), out);
+        if (out->place != PLACE_SCRATCH) continue;
+        StorageId s = out_storage(r, st, k);
+        extra += storage_size(r, s);
+        add_stay(r, step, s, storage_size(r, s), out->offset, true);
     }
     if (r->bytes + extra > r->most) {
         r->most = r->bytes + extra;
@@ -104,6 +133,7 @@ static Replay replay_new(Arena *a, const Graph *g, const Cost *c, const Plan *p)
                 .gone_ns = ARENA_ARRAY(a, uint64_t, g->nstorage),
                 .gone_step = ARENA_ARRAY(a, uint32_t, g->nstorage),
                 .since = ARENA_ARRAY(a, uint32_t, g->nstorage),
+                .stays = ARENA_ARRAY(a, uint32_t, g->nstorage),
                 .rerun = ARENA_ARRAY(a, PlanRerun, g->nnode),
                 .ran = ARENA_ARRAY(a, bool, g->nnode)};
     for (StorageId s = 0; s < g->nstorage; s++) r.gone_step[s] = r.since[s] = NO_ID;
@@ -160,6 +190,8 @@ PlanFacts *plan_explain(Arena *a, const Graph *g, const Cost *c, const Plan *p) 
     f->eviction = r.eviction.at;
     f->neviction = r.eviction.n;
     if (f->neviction) qsort(f->eviction, f->neviction, sizeof *f->eviction, by_going);
+    f->stay = r.stay.at;
+    f->nstay = r.stay.n;
     f->peak_step = r.peak_step;
     f->peak_bytes = p->persistent_bytes + r.most;
     Replay until = replay_new(t, g, c, p);

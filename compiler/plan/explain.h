@@ -30,14 +30,27 @@ typedef struct {
     bool scratch;   /* written by this run and not kept */
 } PlanResident;
 
+/* Something was in the arena from one moment to another. A storage that was dropped and made again
+ * has several stays. Runs that take no time may make stays of no time. */
+typedef struct {
+    StorageId storage;      /* NO_ID: workspace of the node */
+    NodeId node;            /* that made it */
+    uint64_t offset, bytes; /* offset: when the plan has addresses */
+    uint32_t from, to; /* steps: the run, and the step at which it goes; to: nstep at the end */
+    uint64_t from_ns, to_ns; /* the clock before the run, and when it goes */
+    bool scratch;            /* written by this run and not kept, or workspace */
+    bool again;              /* the run is not the node's first */
+} PlanStay;
+
 /* Bytes are counted as the plan does: rounded up to PLAN_ALIGN when it has addresses. */
 typedef struct {
-    uint32_t nrerun, neviction, nresident;
+    uint32_t nrerun, neviction, nresident, nstay;
     PlanRerun *rerun;       /* by node */
     PlanEviction *eviction; /* in the order of going */
     uint32_t peak_step;     /* the first run at which the sum of bytes is largest */
     uint64_t peak_bytes;    /* persistent_bytes + byte_peak */
     PlanResident *resident; /* at peak_step, during the run: largest first */
+    PlanStay *stay;         /* by step of coming; nothing persistent */
 } PlanFacts;
 
 PlanFacts *plan_explain(Arena *a, const Graph *g, const Cost *c, const Plan *p);

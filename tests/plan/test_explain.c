@@ -44,6 +44,34 @@ static void by_hand(void) {
     CHECK_EQ(f->resident[0].storage, m.g->value[vb].storage);
     CHECK_EQ(f->resident[1].storage, m.g->value[x].storage);
     CHECK_EQ(f->resident[2].storage, m.g->value[va].storage);
+    /* a twice; b from 7 on, for as long as g (100) and h (100) take. */
+    CHECK_EQ(f->nstay, 5);
+    CHECK(f->stay[0].storage == m.g->value[va].storage && !f->stay[0].again);
+    CHECK(f->stay[0].from_ns == 0 && f->stay[0].to_ns == 107);
+    CHECK(f->stay[1].from_ns == 7 && f->stay[1].to_ns == 207 && f->stay[1].bytes == 512);
+    CHECK(f->stay[3].storage == m.g->value[va].storage && f->stay[3].again);
+    CHECK(f->stay[3].from_ns == 207 && f->stay[3].from == e->back);
+    CHECK(f->stay[4].to == p->nstep && f->stay[4].to_ns == p->cost_ns); /* an output */
+}
+
+/* At every run, bytes of the stays that span it: never more than the peak, as many at the peak. No
+ * two of them overlap in the arena. */
+static void stays(const Plan *p, const PlanFacts *f) {
+    for (uint32_t i = 0; i < p->nstep; i++) {
+        uint64_t bytes = 0;
+        for (uint32_t k = 0; k < f->nstay; k++) {
+            const PlanStay *x = &f->stay[k];
+            if (x->from > i || x->to <= i) continue;
+            bytes += x->bytes;
+            for (uint32_t j = 0; j < k; j++) {
+                const PlanStay *y = &f->stay[j];
+                if (y->from > i || y->to <= i) continue;
+                CHECK(x->offset + x->bytes <= y->offset || y->offset + y->bytes <= x->offset);
+            }
+        }
+        CHECK(bytes <= p->byte_peak);
+        CHECK(i != f->peak_step || bytes == p->byte_peak);
+    }
 }
 
 /* Nothing is dropped: no facts but the peak. */
@@ -79,6 +107,7 @@ static void sums(const Graph *g, const Cost *c, const Plan *p) {
     CHECK(f->neviction >= p->evictions); /* operands that an output takes over go too */
     CHECK_EQ(f->peak_bytes, p->persistent_bytes + p->byte_peak);
     CHECK_EQ(bytes, f->peak_bytes);
+    stays(p, f);
 }
 
 static void random_steps(void) {
