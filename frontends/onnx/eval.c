@@ -16,6 +16,7 @@
 #define MAX_BYTES ((uint64_t)128 << 20)    /* of one result */
 #define MAX_TOGETHER ((uint64_t)192 << 20) /* of the results alive */
 #define MAX_WORK ((uint64_t)1 << 27)       /* elements that all nodes together compute */
+#define MAX_STEPS (1 << 16)                /* of loops and recurrent layers together */
 #define SMALL 512                          /* bytes that the arena may keep */
 
 static bool any_missing(const Ctx *c) {
@@ -31,6 +32,13 @@ Res count_work(const Ctx *c, uint64_t elements) {
     if (c->x->work <= MAX_WORK) return OK;
     return ctx_fail(c, "the model computes more than %llu elements at compile time",
                     (unsigned long long)MAX_WORK);
+}
+
+Res count_steps(const Ctx *c, uint64_t steps) {
+    c->x->steps += steps;
+    if (c->x->steps <= MAX_STEPS) return OK;
+    return ctx_fail(c, "the model has more than %d steps of loops and recurrent layers to unroll",
+                    MAX_STEPS);
 }
 
 Res tensor_new(const Ctx *c, DType dt, const Shape *s, Tensor *out) {

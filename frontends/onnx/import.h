@@ -150,6 +150,7 @@ typedef struct {
     uint32_t *order; /* nodes in topological order */
     VEC(Init) init;
     uint64_t live_bytes; /* of heap tensors */
+    uint64_t steps;      /* of loops and recurrent layers, unrolled */
     uint64_t work;       /* elements that evaluation has touched */
     VEC(Tensor *) heap;
     VEC(OnnxUnsupported) unsupported;
@@ -259,6 +260,8 @@ Res concat_spec(const Ctx *c, uint32_t *axis, Shape *out);
 /* Room for a result at compile time. Its data stays NULL when an input is missing or it is empty.
  */
 Res tensor_new(const Ctx *c, DType dt, const Shape *s, Tensor *out);
+/* Adds to the steps that were unrolled so far; an error past the limit. */
+Res count_steps(const Ctx *c, uint64_t steps);
 /* Adds to the elements computed so far; an error past the limit. tensor_new counts the result. */
 Res count_work(const Ctx *c, uint64_t elements);
 void tensor_release(Import *x, Tensor *t);
@@ -346,7 +349,7 @@ enum {
     K_RMIN
 };
 
-/* ---- make_math.c, make_move.c, make_nn.c: run-time nodes ---- */
+/* ---- make_math.c, make_move.c, make_nn.c, make_rnn.c: run-time nodes ---- */
 Res make_unary(Ctx *c);
 Res make_alpha_beta(Ctx *c);
 Res make_is_inf(Ctx *c);
@@ -385,5 +388,7 @@ Res make_batch_norm(Ctx *c);
 Res make_layer_norm(Ctx *c);
 Res make_softmax(Ctx *c);
 Res make_dropout(Ctx *c);
+
+Res make_rnn(Ctx *c);
 
 #endif
