@@ -133,6 +133,8 @@ static uint64_t node_workspace(CostCtx *x, NodeId id) {
 
 double cost_bytes_moved(const Graph *g, const Cost *c, const Node *n) {
     double in = 0, out = 0, bytes;
+    if (op_def(n->op)->flags & OPF_PATCHES) /* reads the patch and what lies there, writes it */
+        return 3 * (double)c->storage_bytes[g->value[n->in[1]].storage];
     for (uint32_t i = 0; i < n->nout; i++)
         if (n->out[i] != NO_ID) out += (double)c->storage_bytes[g->value[n->out[i]].storage];
     for (uint32_t i = 0; i < n->nin; i++) {

@@ -28,6 +28,9 @@ bool op_need_ints(InferCtx *c, NodeId n, AttrKey k, uint32_t count, bool require
                   const int64_t **v);
 /* Attribute `shape` as a Shape of non-negative dimensions. */
 bool op_need_shape_attr(InferCtx *c, NodeId n, Shape *out);
+/* A slice (Slice, SliceGrad, SliceAdd) must lie inside shape x. */
+bool op_check_cut(InferCtx *c, NodeId n, const Shape *x, const int64_t *start, const int64_t *step,
+                  const int64_t *size);
 /* Broadcasting of elementwise operators: what a NULL infer means. */
 bool op_infer_ew(InferCtx *c, NodeId n);
 

@@ -189,9 +189,8 @@ const OpDef op_Concat = {.name = "Concat",
 
 /* ---- Slice: Y[i..] = X[start + i*step ..] ---------------------------------------------------- */
 
-/* The cut must lie inside shape x. */
-static bool check_cut(InferCtx *c, NodeId n, const Shape *x, const int64_t *start,
-                      const int64_t *step, const int64_t *size) {
+bool op_check_cut(InferCtx *c, NodeId n, const Shape *x, const int64_t *start, const int64_t *step,
+                  const int64_t *size) {
     for (uint32_t i = 0; i < x->rank; i++) {
         int64_t last = 0, dim = x->dim[i];
         bool fits = size[i] >= 0 && size[i] <= dim;
@@ -215,7 +214,7 @@ static bool infer_slice(InferCtx *c, NodeId n) {
     TRY(op_need_ints(c, n, A_starts, x.shape.rank, true, &start));
     TRY(op_need_ints(c, n, A_steps, x.shape.rank, true, &step));
     TRY(op_need_ints(c, n, A_sizes, x.shape.rank, true, &size));
-    TRY(check_cut(c, n, &x.shape, start, step, size));
+    TRY(op_check_cut(c, n, &x.shape, start, step, size));
     Shape s = {.rank = x.shape.rank};
     for (uint32_t i = 0; i < s.rank; i++) s.dim[i] = size[i];
     return op_out(c, n, 0, x.dtype, &s);
@@ -239,7 +238,7 @@ static bool infer_slice_grad(InferCtx *c, NodeId n) {
     TRY(op_need_rank(c, n, 0, s.rank, s.rank));
     TRY(op_need_ints(c, n, A_starts, s.rank, true, &start));
     TRY(op_need_ints(c, n, A_steps, s.rank, true, &step));
-    TRY(check_cut(c, n, &s, start, step, op_input(c->g, n, 0)->shape.dim));
+    TRY(op_check_cut(c, n, &s, start, step, op_input(c->g, n, 0)->shape.dim));
     return op_out(c, n, 0, DT_F32, &s);
 }
 

@@ -14,7 +14,8 @@ enum {
                           whether this node's axes allow it */
     OPF_CHEAP = 4,   /* elementwise without transcendental functions: fusion may compute it twice */
     OPF_COMPILE = 8, /* must be gone after simplify (BatchNorm) */
-    OPF_PICKS = 16   /* reads no more of input 0 than it writes (Slice, Gather) */
+    OPF_PICKS = 16,  /* reads no more of input 0 than it writes (Slice, Gather) */
+    OPF_PATCHES = 32 /* changes no more of input 0 than input 1 has, in place (SliceAdd) */
 };
 
 typedef struct {

@@ -2,12 +2,12 @@
  *
  * Graph -> equivalent graph with the remaining nodes in their old order (so that I5 holds). One
  * sweep forward rewrites: Transpose of Transpose becomes one, a Transpose that only moves axes of
- * size 1 becomes a view, views of views become one, operators that change nothing disappear, and a
- * pure node that equals an earlier one (op, attributes, inputs) gives way to it. A second sweep
- * drops what nobody needs: the roots are outputs, loss, logits and effects. Elementwise nodes are
- * not shared across phases: computing them again inside a fused loop costs less than keeping the
- * value. */
-#include "rewrite.h"
+ * size 1 becomes a view, views of views become one, a Slice is taken where its elements come from,
+ * operators that change nothing disappear, and a pure node that equals an earlier one (op,
+ * attributes, inputs) gives way to it. A second sweep drops what nobody needs: the roots are
+ * outputs, loss, logits and effects. Elementwise nodes are not shared across phases: computing them
+ * again inside a fused loop costs less than keeping the value. */
+#include "slices.h"
 
 #include <assert.h>
 #include <string.h>
@@ -196,6 +196,7 @@ static ValueId simpler(Rewrite *r, const Node *n) {
     if (n->op == OP_MatMul) return clean_matmul(r, n);
     if (n->nout != 1 || !n->nin || n->in[0] == NO_ID || any_kept(r, n)) return NO_ID;
     if (n->op == OP_Transpose) return clean_transpose(r, n);
+    if (n->op == OP_Slice) return clean_slice(r, n);
     if (op_class(n) == CLS_VIEW) return view_of(r, n, behind_views(r->g, r->map[n->in[0]]));
     return changes_nothing(r->old, n) ? r->map[n->in[0]] : NO_ID;
 }
@@ -214,7 +215,7 @@ static void clean_node(Rewrite *r, Seen *seen, NodeId id) {
         }
         rw_replace(r, n->out[0], now);
     }
-    if (r->g->nnode == first) return; /* it came to an older value */
+    if (r->g->nnode != first + 1) return; /* it came to an older value, or took several nodes */
     const Node *c = &r->g->node[first];
     NodeClass cls = op_node_class(c);
     if (cls == CLS_EFFECT || c->body || any_kept(r, n)) return;

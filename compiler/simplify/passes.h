@@ -8,6 +8,7 @@
 const Graph *channels_last(Arena *a, Diag *d, const Graph *g);
 Graph *lower_graph(Arena *a, const Graph *g);
 Graph *match_patterns(Arena *a, const Graph *g);
+Graph *join_sums(Arena *a, const Graph *g);
 Graph *fuse_graph(Arena *a, const Graph *g);
 
 #endif

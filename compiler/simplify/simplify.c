@@ -8,5 +8,5 @@ Graph *simplify_forward(Arena *a, Diag *d, const Graph *g) {
 }
 
 Graph *simplify_step(Arena *a, const Graph *g) {
-    return fuse_graph(a, simplify_clean(a, g));
+    return fuse_graph(a, simplify_clean(a, join_sums(a, g)));
 }

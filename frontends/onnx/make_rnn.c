@@ -1,6 +1,8 @@
-/* make_rnn.c - LSTM, GRU and RNN, unrolled: the products of all steps' inputs with W are one matrix
- * product, then each step is a product of the state with R and elementwise nodes, which fusion
- * makes one loop of. So every step is a few small nodes that a plan may keep or run again.
+/* make_rnn.c - LSTM, GRU and RNN, unrolled: each step is a product of the state with R and
+ * elementwise nodes, which fusion makes one loop of; so every step is a few small nodes that a plan
+ * may keep or run again. The inputs of about sqrt(T) steps meet W in one matrix product: all steps
+ * at once would keep gates of all steps (and of their gradients) together, which no budget could
+ * avoid.
  *
  * The equations are those of the operators' specification (ONNX operator sets 7, 14, 22), with
  * gates in its order: iofc, zrh, i. A state that is zero at the start costs no product. Sequences
@@ -224,19 +226,33 @@ static bool read_state(const Rnn *l, uint32_t input, ValueId *out) {
     return *out != NO_ID;
 }
 
+/* The input's part of the gates at step t: [N, gates*H]. chunk, all: the steps from chunk on that
+ * were multiplied last. */
+static ValueId input_part(Rnn *l, int64_t t, ValueId w, ValueId bias, int64_t *chunk,
+                          ValueId *all) {
+    int64_t n = 1;
+    while (n * n < l->T) n++;
+    int64_t lo = t / n * n, steps = l->T - lo < n ? l->T - lo : n;
+    if (*chunk != lo)
+        *all = product(l, "inputs", part(l, "rows", l->x, 0, lo * l->N, steps * l->N), w, bias);
+    *chunk = lo;
+    return part(l, "x", *all, 0, (t - lo) * l->N, l->N);
+}
+
 /* y[t]: [N, H] for every t; the last states stay in l. */
 static bool run_direction(Rnn *l, ValueId *y) {
-    ValueId w, bias, x;
+    ValueId w, bias, inputs = NO_ID;
+    int64_t chunk = -1;
     const char *letter = l->backward ? "b" : "f";
     l->at = arena_printf(l->c->x->tmp, ".%s", letter);
     if (!read_weights(l, &w, &bias) || !read_state(l, 5, &l->h)) return false;
     l->cell = NO_ID;
     if (l->kind == RNN_LSTM && !read_state(l, 6, &l->cell)) return false;
-    x = product(l, "inputs", l->x, w, bias);
+
     for (int64_t k = 0; k < l->T; k++) {
         int64_t t = l->backward ? l->T - 1 - k : k;
         l->at = arena_printf(l->c->x->tmp, ".%s%lld", letter, (long long)t);
-        ValueId h = l->h, cell = l->cell, now = part(l, "x", x, 0, t * l->N, l->N);
+        ValueId h = l->h, cell = l->cell, now = input_part(l, t, w, bias, &chunk, &inputs);
         if (now == NO_ID) return false;
         if (l->kind == RNN_LSTM) step_lstm(l, now);
         if (l->kind == RNN_GRU) step_gru(l, now);

@@ -117,6 +117,9 @@ void dtrt_concat(int n, const void *const *x, void *y, int64_t outer,
                  const int64_t *inner_bytes); /* inner_bytes: per input, one outer slice */
 void dtrt_slice(const void *x, void *y, int nd, const int64_t *xdim, const int64_t *start,
                 const int64_t *step, const int64_t *size, int elem);
+/* y = x with dy added in the slice; y may be x */
+void dtrt_slice_add(const float *x, const float *dy, float *y, int nd, const int64_t *xdim,
+                    const int64_t *start, const int64_t *step, const int64_t *size);
 void dtrt_slice_grad(const float *dy, float *dx, int nd, const int64_t *xdim, const int64_t *start,
                      const int64_t *step, const int64_t *size);
 /* pads: lo[nd], hi[nd] (negative crops); mode 0 constant, 1 reflect, 2 edge */

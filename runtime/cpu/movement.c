@@ -240,6 +240,25 @@ void dtrt_slice_grad(const float *dy, float *dx, int nd, const int64_t *xdim, co
     KERNEL_SPLIT(t.rows, 1, t.rows * t.size[t.nd - 1], slice_grad_rows(dy, dx, &t, lo, hi));
 }
 
+KERNEL slice_add_rows(const float *dy, float *y, const SliceNest *t, int64_t lo, int64_t hi) {
+    int64_t n = t->size[t->nd - 1], step = t->step[t->nd - 1];
+    for (int64_t r = lo; r < hi; r++) {
+        float *to = y + slice_offset(t, r);
+        const float *from = dy + r * n;
+        for (int64_t i = 0; i < n; i++) to[i * step] += from[i];
+    }
+}
+
+void dtrt_slice_add(const float *x, const float *dy, float *y, int nd, const int64_t *xdim,
+                    const int64_t *start, const int64_t *step, const int64_t *size) {
+    SliceNest t;
+    uint64_t total = 1;
+    for (int i = 0; i < nd; i++) total *= (uint64_t)xdim[i];
+    if (x != y) dtrt_copy(x, y, total * sizeof *x);
+    fill_slice(&t, nd, xdim, start, step, size);
+    KERNEL_SPLIT(t.rows, 1, t.rows * t.size[t.nd - 1], slice_add_rows(dy, y, &t, lo, hi));
+}
+
 /* ---- Gather ---- */
 
 static inline int64_t index_at(const void *idx, int idx_i32, int64_t i) {

@@ -109,6 +109,11 @@ static void check_slice(int nd, const int64_t *dim, const int64_t *start, const 
     dtrt_slice_grad(buf_f(&y), buf_f(&dx), nd, dim, start, step, size);
     CHECK_SAME("slice", y, want);
     CHECK_SAME("slice gradient", dx, wdx);
+    dtrt_slice_add(buf_f(&x), buf_f(&y), buf_f(&dx), nd, dim, start, step, size);
+    for (int64_t i = 0; i < nx; i++) buf_f(&wdx)[i] += buf_f(&x)[i];
+    CHECK_SAME("sum with a slice", dx, wdx);
+    dtrt_slice_add(buf_f(&x), buf_f(&y), buf_f(&x), nd, dim, start, step, size);
+    CHECK_SAME("sum with a slice, in place", x, wdx);
     Buf *all[] = {&x, &y, &want, &dx, &wdx};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) buf_free(all[i]);
 }

@@ -186,6 +186,12 @@ static const Row rows[] = {
      "! node 'n' (Slice): expected a slice inside 0..9 on axis 0, found start 0, step "
      "9223372036854775807, size 3"},
     {OP_SliceGrad, {"f32[4]"}, "starts=9, steps=-3, shape=10", "f32[10]"},
+    {OP_SliceAdd, {"f32[10]", "f32[4]"}, "starts=9, steps=-3", "f32[10]"},
+    {OP_SliceAdd,
+     {"f32[10]", "f32[5]"},
+     "starts=9, steps=-3",
+     "! node 'n' (SliceAdd): expected a slice inside 0..9 on axis 0, found start 9, step -3, size "
+     "5"},
     {OP_Pad, {"f32[3,4]"}, "pads=[1,0,-1,2], value=0.5", "f32[3,6]"},
     {OP_Pad,
      {"f32[3]"},

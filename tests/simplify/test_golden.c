@@ -15,15 +15,22 @@ static Graph *forward(Arena *a, const Graph *g) {
     return simplify_forward(a, &d, g);
 }
 
+static Graph *sums(Arena *a, const Graph *g) {
+    return simplify_clean(a, join_sums(a, g));
+}
+
 static const struct {
     const char *name;
     Graph *(*pass)(Arena *, const Graph *);
 } cases[] = {
-    {"image", images},           {"shuffle", images},      {"patches", images},
-    {"plain", images},           {"norm", forward},        {"activations", forward},
-    {"library", forward},        {"bn_block", fuse_graph}, {"forward", fuse_graph},
-    {"memory", fuse_graph},      {"update", fuse_graph},   {"swish", fuse_graph},
+    {"image", images},           {"shuffle", images},
+    {"patches", images},         {"plain", images},
+    {"norm", forward},           {"activations", forward},
+    {"library", forward},        {"bn_block", fuse_graph},
+    {"forward", fuse_graph},     {"memory", fuse_graph},
+    {"update", fuse_graph},      {"swish", fuse_graph},
     {"update_view", fuse_graph}, {"factors", forward},
+    {"parts", simplify_clean},   {"sums", sums},
 };
 
 int main(void) {

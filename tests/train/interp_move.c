@@ -231,6 +231,17 @@ static void slice(const Call *c) {
     }
 }
 
+static void slice_add(const Call *c) {
+    const int64_t *start = call_ints(c, A_starts), *step = call_ints(c, A_steps);
+    int64_t at[IR_MAX_RANK];
+    memcpy(c->out[0].x, c->in[0].x, ten_count(&c->in[0].s) * sizeof(double));
+    for (uint64_t i = 0; i < ten_count(&c->in[1].s); i++) {
+        ten_index(&c->in[1].s, i, at);
+        for (uint32_t k = 0; k < c->in[1].s.rank; k++) at[k] = start[k] + at[k] * step[k];
+        c->out[0].x[ten_flat(&c->out[0].s, at)] += c->in[1].x[i];
+    }
+}
+
 /* Where the padded cell comes from; false: the constant. */
 static bool pad_source(const Shape *x, const int64_t *pads, int64_t mode, int64_t *at) {
     bool inside = true;
@@ -289,6 +300,7 @@ bool interp_movement(const Call *c) {
     case OP_Concat: concat(c); return true;
     case OP_Slice:
     case OP_SliceGrad: slice(c); return true;
+    case OP_SliceAdd: slice_add(c); return true;
     case OP_Pad:
     case OP_PadGrad: pad(c); return true;
     case OP_Gather:
