@@ -117,11 +117,14 @@ static double norm(const double *x, uint64_t n) {
     return sqrt(s);
 }
 
+/* What the update of the weight reads: weights with equal gradients (two biases that are added)
+ * share one. */
 static ValueId gradient_named(const Graph *g, const char *w) {
-    for (ValueId v = 0; v < g->nvalue; v++)
-        if (g->value[v].role == ROLE_TEMP && g->value[v].param != NO_ID &&
-            !strcmp(g->value[g->value[v].param].name, w))
-            return v;
+    for (NodeId n = 0; n < g->nnode; n++) {
+        const Node *x = &g->node[n];
+        bool update = x->op == OP_Sgd || x->op == OP_Adam || x->op == OP_AdamW;
+        if (update && !strcmp(g->value[x->in[0]].name, w)) return x->in[1];
+    }
     return NO_ID;
 }
 
