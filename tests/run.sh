@@ -177,7 +177,7 @@ part() {
     traces) need_build release && suite traces "$python" tests/traces/run_traces.py --dtrc build/release/bin/dtrc ;;
     ops)
         need_build release
-        suite onnx-ops "$python" tests/onnx_ops/run_onnx_ops.py --dtrc build/release/bin/dtrc --at-least 450
+        suite onnx-ops "$python" tests/onnx_ops/run_onnx_ops.py --dtrc build/release/bin/dtrc --at-least 575
         ;;
     hostile)
         need_build release

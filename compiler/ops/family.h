@@ -34,6 +34,16 @@ bool op_check_cut(InferCtx *c, NodeId n, const Shape *x, const int64_t *start, c
 /* Broadcasting of elementwise operators: what a NULL infer means. */
 bool op_infer_ew(InferCtx *c, NodeId n);
 
+/* ---- reduce.c ---- */
+/* Bit k: axis k is reduced. Without attribute axes, or with an empty one, all are. */
+uint32_t op_reduced_axes(const Node *n, uint32_t rank);
+/* Shape of the result for operand shape x, axes and keepdims checked. */
+bool op_reduced_shape(InferCtx *c, NodeId n, const Shape *x, Shape *out);
+/* Inference of a reduction of an f32 operand. */
+bool op_infer_reduce(InferCtx *c, NodeId n);
+/* `dim` and `red` in the body: sizes of shape s, and which axes are reduced. */
+void op_emit_reduced(CpuEmit *e, const Node *n, const Shape *s);
+
 /* ---- ops.c ----------------------------------------------------------------------------------- */
 /* Name of a node derived from n's, such as "conv1.dx". */
 const char *op_derived(Graph *g, NodeId n, const char *suffix);

@@ -6,30 +6,36 @@
 #include <assert.h>
 
 /* Bit k: axis k is reduced. Without attribute axes, or with an empty one, all are. */
-static uint32_t reduced_axes(const Node *n, uint32_t rank) {
+uint32_t op_reduced_axes(const Node *n, uint32_t rank) {
     uint32_t count, mask = 0;
     const int64_t *axis = ir_get_ints(n, A_axes, &count);
     for (uint32_t k = 0; k < count; k++) mask |= 1u << axis[k];
     return count ? mask : (1u << rank) - 1;
 }
 
-static bool infer_sum(InferCtx *c, NodeId n) {
-    Shape s = op_input(c->g, n, 0)->shape, o = {0};
-    TRY(op_need_dtype(c, n, 0, DT_F32));
+bool op_reduced_shape(InferCtx *c, NodeId n, const Shape *x, Shape *out) {
     uint32_t count;
     const int64_t *axis = ir_get_ints(&c->g->node[n], A_axes, &count);
     for (uint32_t k = 0; k < count; k++)
-        if (axis[k] < 0 || axis[k] >= s.rank || (k && axis[k] <= axis[k - 1]))
+        if (axis[k] < 0 || axis[k] >= x->rank || (k && axis[k] <= axis[k - 1]))
             return op_error(c, n, 0, "expected rising axes of %s, found %lld",
-                            shape_str(c->d->arena, &s), (long long)axis[k]);
-    uint32_t mask = reduced_axes(&c->g->node[n], s.rank);
+                            shape_str(c->d->arena, x), (long long)axis[k]);
+    uint32_t mask = op_reduced_axes(&c->g->node[n], x->rank);
     bool keep = ir_get_i(&c->g->node[n], A_keepdims, 1) != 0;
-    for (uint32_t k = 0; k < s.rank; k++) {
+    *out = (Shape){0};
+    for (uint32_t k = 0; k < x->rank; k++) {
         if (!(mask & 1u << k))
-            o.dim[o.rank++] = s.dim[k];
+            out->dim[out->rank++] = x->dim[k];
         else if (keep)
-            o.dim[o.rank++] = 1;
+            out->dim[out->rank++] = 1;
     }
+    return true;
+}
+
+bool op_infer_reduce(InferCtx *c, NodeId n) {
+    Shape s = op_input(c->g, n, 0)->shape, o;
+    TRY(op_need_dtype(c, n, 0, DT_F32));
+    TRY(op_reduced_shape(c, n, &s, &o));
     return op_out(c, n, 0, DT_F32, &o);
 }
 
@@ -40,7 +46,7 @@ static bool grad_sum(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din) {
     const char *name = grad_name(c, n);
     double scale = ir_get_f(&g->node[n], A_scale, 1);
     Shape s = op_input(g, n, 0)->shape, kept = s;
-    uint32_t mask = reduced_axes(&g->node[n], s.rank);
+    uint32_t mask = op_reduced_axes(&g->node[n], s.rank);
     for (uint32_t k = 0; k < s.rank; k++)
         if (mask & 1u << k) kept.dim[k] = 1;
     ValueId v = op_reshape(g, PHASE_BACKWARD, name, dout[0], &kept);
@@ -60,16 +66,22 @@ static uint64_t flops_in(const Graph *g, const Node *n) {
     return value_count(g, n->in[0]);
 }
 
-static bool cpu_sum(CpuEmit *e, const Node *n) {
-    const Shape *s = &e->g->value[n->in[0]].shape;
-    uint32_t mask = reduced_axes(n, s->rank);
-    assert(s->rank > 0); /* a sum without axes, or over all, is a column reduction */
+void op_emit_reduced(CpuEmit *e, const Node *n, const Shape *s) {
+    uint32_t mask = op_reduced_axes(n, s->rank);
     text_str(e->body, "    static const int64_t dim[] = {");
     for (uint32_t k = 0; k < s->rank; k++)
         text_add(e->body, "%s%lld", k ? ", " : "", (long long)s->dim[k]);
-    text_str(e->body, "};\n    static const uint8_t red[] = {");
+    text_str(e->body, s->rank ? "};\n" : "1};\n");
+    text_str(e->body, "    static const uint8_t red[] = {");
     for (uint32_t k = 0; k < s->rank; k++) text_add(e->body, "%s%u", k ? ", " : "", mask >> k & 1);
-    text_add(e->body, "};\n    dtrt_reduce_sum(p[0], p[1], %u, dim, red, %s);\n", s->rank,
+    text_str(e->body, s->rank ? "};\n" : "0};\n");
+}
+
+static bool cpu_sum(CpuEmit *e, const Node *n) {
+    const Shape *s = &e->g->value[n->in[0]].shape;
+    assert(s->rank > 0); /* a sum without axes, or over all, is a column reduction */
+    op_emit_reduced(e, n, s);
+    text_add(e->body, "    dtrt_reduce_sum(p[0], p[1], %u, dim, red, %s);\n", s->rank,
              op_c_float(e->arena, ir_get_f(n, A_scale, 1)));
     return true;
 }
@@ -84,7 +96,7 @@ const OpDef op_ReduceSum = {
     .dflt = {1},
     .acc = {"a"},
     .fin = {"s0 * p0"},
-    .infer = infer_sum,
+    .infer = op_infer_reduce,
     .grad = grad_sum,
     .flops = flops_in,
     .cpu = cpu_sum,

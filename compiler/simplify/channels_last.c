@@ -236,6 +236,10 @@ static bool follow(Twins *t, const Node *n) {
     case OP_Softmax:
     case OP_LogSoftmax: return aligned_node(t, n);
     case OP_Gather: return gather_node(t, n);
+    case OP_ReduceMax:
+    case OP_ReduceMin:
+    case OP_ReduceProd:
+    case OP_ReduceLogSumExp:
     case OP_ReduceSum: return reduce_node(t, n);
     case OP_Reshape: return reshape_node(t, n);
     case OP_Transpose: return transpose_node(t, n);

@@ -321,6 +321,25 @@ Res eval_where(Ctx *c, Tensor *out) {
 
 /* ---- reductions ---- */
 
+/* What is done to each element before, and to the result afterwards. */
+static double before_real(uint8_t kind, double v) {
+    if (kind == K_L1) return fabs(v);
+    if (kind == K_L2 || kind == K_SUM_SQUARE) return v * v;
+    return kind == K_LOG_SUM_EXP ? exp(v) : v;
+}
+
+static double after_real(uint8_t kind, double v, double n) {
+    if (kind == K_MEAN) return v / n;
+    if (kind == K_L2) return sqrt(v);
+    return kind == K_LOG_SUM || kind == K_LOG_SUM_EXP ? log(v) : v;
+}
+
+/* Of integers only L1 and SumSquare: the others have results that are no integers. */
+static int64_t before_int(uint8_t kind, int64_t v) {
+    if (kind == K_SUM_SQUARE) return (int64_t)((uint64_t)v * (uint64_t)v);
+    return kind == K_L1 && v < 0 ? (int64_t)(0 - (uint64_t)v) : v;
+}
+
 static double combine_real(uint8_t kind, double a, double b) {
     switch (kind) {
     case K_PROD: return a * b;
@@ -352,13 +371,16 @@ static void reduce_one(const Tensor *in, uint8_t kind, const Shape *over, const 
     for (uint64_t k = 0; k < n; k++, cursor_next(&w)) {
         uint64_t p = (uint64_t)(from + w.pos[0]);
         bool start = k == 0 && kind != K_PROD;
-        if (is_real(in->dtype))
-            real = start ? tensor_real(in, p) : combine_real(kind, real, tensor_real(in, p));
-        else
-            whole = start ? tensor_int(in, p) : combine_int(kind, whole, tensor_int(in, p));
+        if (is_real(in->dtype)) {
+            double v = before_real(kind, tensor_real(in, p));
+            real = start ? v : combine_real(kind, real, v);
+        } else {
+            int64_t v = before_int(kind, tensor_int(in, p));
+            whole = start ? v : combine_int(kind, whole, v);
+        }
     }
     if (is_real(in->dtype))
-        put_real(out, i, kind == K_MEAN ? real / (double)n : real);
+        put_real(out, i, after_real(kind, real, (double)n));
     else
         put_int(out, i, kind == K_MEAN && n ? whole / (int64_t)n : whole);
 }
@@ -387,7 +409,9 @@ Res eval_reduce(Ctx *c, Tensor *out) {
             rest_stride[rest.rank] = stride[k], rest.dim[rest.rank++] = d;
         if (!reduced[k] || keep) s.dim[s.rank++] = reduced[k] ? 1 : d;
     }
-    if (in->dtype == DT_BOOL) return ctx_fail(c, "does not take bool");
+    bool real_only = kind == K_L2 || kind == K_LOG_SUM || kind == K_LOG_SUM_EXP;
+    if (in->dtype == DT_BOOL || (real_only && !is_real(in->dtype)))
+        return ctx_fail(c, "does not take %s", dtype_name(in->dtype));
     if ((kind == K_RMAX || kind == K_RMIN) && !in->count)
         return ctx_fail(c, "an empty tensor has no extreme value");
     MUST(count_work(c, in->count));

@@ -229,6 +229,14 @@ Res axes_of(const Ctx *c, const Ints *given, uint32_t rank, uint32_t *n, uint32_
 ValueId emit(const Ctx *c, OpCode op, const char *suffix, uint32_t nin, const ValueId *in,
              uint32_t nattr, const Attr *attr);
 ValueId emit_view(const Ctx *c, const char *suffix, ValueId v, const Shape *s);
+/* make_math.c: the same for common nodes; an operand NO_ID gives NO_ID, so that calls nest. */
+ValueId emit_unary(const Ctx *c, OpCode op, const char *suffix, ValueId a);
+ValueId emit_binary(const Ctx *c, OpCode op, const char *suffix, ValueId a, ValueId b);
+ValueId emit_scaled(const Ctx *c, const char *suffix, ValueId v, double by);
+ValueId emit_cast(const Ctx *c, const char *suffix, ValueId v, DType dt); /* v itself if it is */
+/* make_reduce.c: 0, 1, .. n-1 as a constant along `axis` of `rank` axes. */
+ValueId emit_positions(const Ctx *c, const char *suffix, int64_t n, uint32_t rank, uint32_t axis,
+                       DType dt);
 Res bind(const Ctx *c, uint32_t k, ValueId v);
 /* The value of a known tensor. */
 ValueId constant(Import *x, const char *name, const Tensor *t, Role role);
@@ -296,6 +304,9 @@ Res eval_where(Ctx *c, Tensor *out);
 Res eval_is(Ctx *c, Tensor *out);
 Res eval_bit_shift(Ctx *c, Tensor *out);
 Res eval_reduce(Ctx *c, Tensor *out);
+/* eval_index.c */
+Res eval_arg(Ctx *c, Tensor *out);
+Res eval_cumsum(Ctx *c, Tensor *out);
 
 /* Arithmetic of eval_math.c, by OpRow.kind. */
 enum {
@@ -346,10 +357,15 @@ enum {
     K_MEAN,
     K_PROD,
     K_RMAX,
-    K_RMIN
+    K_RMIN,
+    K_L1,
+    K_L2,
+    K_SUM_SQUARE,
+    K_LOG_SUM,
+    K_LOG_SUM_EXP
 };
 
-/* ---- make_math.c, make_move.c, make_nn.c, make_rnn.c: run-time nodes ---- */
+/* ---- make_*.c: run-time nodes ---- */
 Res make_unary(Ctx *c);
 Res make_alpha_beta(Ctx *c);
 Res make_is_inf(Ctx *c);
@@ -363,7 +379,12 @@ Res make_gelu(Ctx *c);
 Res make_prelu(Ctx *c);
 Res make_cast(Ctx *c);
 Res make_where(Ctx *c);
+
 Res make_reduce(Ctx *c);
+Res make_global(Ctx *c);
+Res make_cumsum(Ctx *c);
+Res make_arg(Ctx *c);
+Res make_hardmax(Ctx *c);
 
 Res make_identity(Ctx *c);
 Res make_reshape(Ctx *c);
@@ -383,7 +404,6 @@ Res make_conv_transpose(Ctx *c);
 Res make_gemm(Ctx *c);
 Res make_matmul(Ctx *c);
 Res make_pool(Ctx *c);
-Res make_global_average(Ctx *c);
 Res make_batch_norm(Ctx *c);
 Res make_layer_norm(Ctx *c);
 Res make_softmax(Ctx *c);

@@ -1,21 +1,21 @@
-/* make_math.c - run-time nodes of elementwise operators and reductions. Most map one to one;
+/* make_math.c - run-time nodes of elementwise operators. Most map one to one;
  * operators of many operands become chains, what the IR has no operator for becomes a few nodes
  * that compute the same. */
 #include "import.h"
 
 #include <string.h>
 
-static ValueId unary(const Ctx *c, OpCode op, const char *suffix, ValueId a) {
+ValueId emit_unary(const Ctx *c, OpCode op, const char *suffix, ValueId a) {
     return a == NO_ID ? NO_ID : emit(c, op, suffix, 1, &a, 0, NULL);
 }
 
-static ValueId binary(const Ctx *c, OpCode op, const char *suffix, ValueId a, ValueId b) {
+ValueId emit_binary(const Ctx *c, OpCode op, const char *suffix, ValueId a, ValueId b) {
     ValueId in[] = {a, b};
     return a == NO_ID || b == NO_ID ? NO_ID : emit(c, op, suffix, 2, in, 0, NULL);
 }
 
 Res make_unary(Ctx *c) {
-    return bind(c, 0, unary(c, c->n->row->code, "", value_in(c, 0)));
+    return bind(c, 0, emit_unary(c, c->n->row->code, "", value_in(c, 0)));
 }
 
 /* The second operand. Before operator set 7 attribute axis said where its axes lie in the first;
@@ -38,7 +38,7 @@ static Res second_operand(const Ctx *c, ValueId *out) {
 Res make_binary(Ctx *c) {
     ValueId b;
     MUST(second_operand(c, &b));
-    return bind(c, 0, binary(c, c->n->row->code, "", value_in(c, 0), b));
+    return bind(c, 0, emit_binary(c, c->n->row->code, "", value_in(c, 0), b));
 }
 
 /* Floats need fmod = 1: the remainder of C. */
@@ -55,7 +55,7 @@ Res make_where(Ctx *c) {
     return bind(c, 0, emit(c, OP_Where, "", 3, in, 0, NULL));
 }
 
-static ValueId scaled(const Ctx *c, const char *suffix, ValueId v, double by) {
+ValueId emit_scaled(const Ctx *c, const char *suffix, ValueId v, double by) {
     Attr alpha = attr_f(c->x->tmp, A_alpha, by);
     return v == NO_ID ? NO_ID : emit(c, OP_Scale, suffix, 1, &v, 1, &alpha);
 }
@@ -68,10 +68,10 @@ Res make_variadic(Ctx *c) {
     for (uint32_t i = 1; i < c->n->nin; i++) {
         bool last = i + 1 == c->n->nin && !mean;
         if (!has_in(c, i)) return ctx_fail(c, "input %u is not there", i);
-        v = binary(c, c->n->row->code, last ? "" : arena_printf(c->x->tmp, ".%u", i), v,
-                   value_in(c, i));
+        v = emit_binary(c, c->n->row->code, last ? "" : arena_printf(c->x->tmp, ".%u", i), v,
+                        value_in(c, i));
     }
-    return bind(c, 0, mean ? scaled(c, "", v, 1.0 / c->n->nin) : v);
+    return bind(c, 0, mean ? emit_scaled(c, "", v, 1.0 / c->n->nin) : v);
 }
 
 /* Activations with up to two numbers. Selu is Elu times gamma. */
@@ -97,7 +97,7 @@ Res make_alpha_beta(Ctx *c) {
     Attr attr[] = {attr_f(c->x->tmp, A_alpha, alpha), attr_f(c->x->tmp, A_beta, beta)};
     ValueId v = value_in(c, 0);
     v = emit(c, op, selu ? ".elu" : "", 1, &v, rows[k].beta && !selu ? 2 : 1, attr);
-    return bind(c, 0, selu ? scaled(c, "", v, beta) : v);
+    return bind(c, 0, selu ? emit_scaled(c, "", v, beta) : v);
 }
 
 Res make_is_inf(Ctx *c) {
@@ -109,9 +109,10 @@ Res make_is_inf(Ctx *c) {
     return bind(c, 0, emit(c, OP_IsInf, "", 1, &v, 2, attr));
 }
 
-static ValueId cast_to(const Ctx *c, const char *suffix, ValueId v, DType dt) {
+ValueId emit_cast(const Ctx *c, const char *suffix, ValueId v, DType dt) {
     Attr to = attr_i(c->x->tmp, A_to, dt);
-    return c->x->g->value[v].dtype == dt ? v : emit(c, OP_Cast, suffix, 1, &v, 1, &to);
+    return v == NO_ID || c->x->g->value[v].dtype == dt ? v
+                                                       : emit(c, OP_Cast, suffix, 1, &v, 1, &to);
 }
 
 /* The exponent may have another type than the base, whose type the result has. */
@@ -124,16 +125,16 @@ Res make_pow(Ctx *c) {
     }
     ValueId exponent;
     MUST(second_operand(c, &exponent));
-    exponent = cast_to(c, ".exponent", exponent, dtype_in(c, 0));
-    return bind(c, 0, binary(c, OP_Pow, "", base, exponent));
+    exponent = emit_cast(c, ".exponent", exponent, dtype_in(c, 0));
+    return bind(c, 0, emit_binary(c, OP_Pow, "", base, exponent));
 }
 
 /* a <= b as a < b or a == b, which is false for NaN as it should be. */
 Res make_or_equal(Ctx *c) {
     ValueId a = value_in(c, 0), b = value_in(c, 1);
-    ValueId strict = binary(c, c->n->row->code, ".strict", a, b);
-    ValueId equal = binary(c, OP_Equal, ".equal", a, b);
-    return bind(c, 0, binary(c, OP_Or, "", strict, equal));
+    ValueId strict = emit_binary(c, c->n->row->code, ".strict", a, b);
+    ValueId equal = emit_binary(c, OP_Equal, ".equal", a, b);
+    return bind(c, 0, emit_binary(c, OP_Or, "", strict, equal));
 }
 
 /* Bounds are attributes (before operator set 11) or inputs, each may be absent. */
@@ -146,7 +147,7 @@ Res make_clip(Ctx *c) {
         double bound;
         if (has_in(c, i) && !known_in(c, i)) {
             OpCode op = i == 1 ? OP_Max : OP_Min;
-            v = binary(c, op, i == 1 ? ".min" : ".max", v, value_in(c, i));
+            v = emit_binary(c, op, i == 1 ? ".min" : ".max", v, value_in(c, i));
             if (v == NO_ID) return FAIL;
             continue;
         }
@@ -161,7 +162,8 @@ Res make_clip(Ctx *c) {
 Res make_gelu(Ctx *c) {
     const char *form;
     MUST(attr_text(c, "approximate", "none", &form));
-    return bind(c, 0, unary(c, strcmp(form, "tanh") ? OP_Gelu : OP_GeluTanh, "", value_in(c, 0)));
+    return bind(c, 0,
+                emit_unary(c, strcmp(form, "tanh") ? OP_Gelu : OP_GeluTanh, "", value_in(c, 0)));
 }
 
 /* Before operator set 7 a slope per channel is a plain list. */
@@ -172,7 +174,7 @@ Res make_prelu(Ctx *c) {
         Shape column = {.rank = x->rank - 1, .dim = {s->dim[0], 1, 1, 1, 1, 1, 1}};
         slope = emit_view(c, ".slope", slope, &column);
     }
-    return bind(c, 0, binary(c, OP_PRelu, "", value_in(c, 0), slope));
+    return bind(c, 0, emit_binary(c, OP_PRelu, "", value_in(c, 0), slope));
 }
 
 /* The type of attribute `to` (a name before operator set 6), or of the second input (CastLike). */
@@ -201,29 +203,5 @@ Res make_cast(Ctx *c) {
     MUST(cast_target(c, &dt));
     if (dt == DT_F64) dt = DT_F32;
     if (dt == dtype_in(c, 0)) return make_identity(c);
-    return bind(c, 0, cast_to(c, "", value_in(c, 0), dt));
-}
-
-/* ReduceSum and ReduceMean: a sum with a scale. */
-Res make_reduce(Ctx *c) {
-    const Shape *in = shape_in(c, 0);
-    int64_t keep, noop, list[IR_MAX_RANK];
-    uint32_t n, axes[IR_MAX_RANK];
-    double count = 1;
-    Ints given;
-    MUST(attr_int(c, "keepdims", 1, &keep));
-    MUST(attr_int(c, "noop_with_empty_axes", 0, &noop));
-    MUST(ints_of(c, "axes", 1, &given));
-    if (noop && !given.n) return make_identity(c);
-    MUST(axes_of(c, &given, in->rank, &n, axes));
-    if (!n) return make_identity(c);
-    for (uint32_t i = 0; i < n; i++) {
-        list[i] = axes[i];
-        count *= (double)in->dim[axes[i]];
-    }
-    double scale = c->n->row->kind == K_MEAN ? 1 / count : 1;
-    Attr attr[] = {attr_ints(c->x->tmp, A_axes, list, n), attr_i(c->x->tmp, A_keepdims, keep != 0),
-                   attr_f(c->x->tmp, A_scale, scale)};
-    ValueId v = value_in(c, 0);
-    return bind(c, 0, emit(c, OP_ReduceSum, "", 1, &v, scale == 1 ? 2 : 3, attr));
+    return bind(c, 0, emit_cast(c, "", value_in(c, 0), dt));
 }

@@ -188,21 +188,6 @@ Res make_pool(Ctx *c) {
     return bind(c, 0, emit(c, c->n->row->code, "", 1, &v, n, attr));
 }
 
-Res make_global_average(Ctx *c) {
-    const Shape *x = shape_in(c, 0);
-    int64_t axes[IR_MAX_RANK];
-    double count = 1;
-    if (x->rank < 3) return ctx_fail(c, "expected at least 3 axes, found %u", x->rank);
-    for (uint32_t k = 2; k < x->rank; k++) {
-        axes[k - 2] = k;
-        count *= (double)x->dim[k];
-    }
-    Attr attr[] = {attr_ints(c->x->tmp, A_axes, axes, x->rank - 2),
-                   attr_i(c->x->tmp, A_keepdims, 1), attr_f(c->x->tmp, A_scale, 1 / count)};
-    ValueId v = value_in(c, 0);
-    return bind(c, 0, emit(c, OP_ReduceSum, "", 1, &v, 3, attr));
-}
-
 /* ---- matrix products ---- */
 
 /* C of Gemm broadcasts to [M,N]. As [N] (or [1,N]) it is MatMul's bias; else it is added. */

@@ -109,6 +109,21 @@ void dtrt_bn_update(float *rmean, float *rvar, const float *mean, const float *v
 void dtrt_reduce_sum(const float *x, float *y, int nd, const int64_t *dim, const uint8_t *red,
                      float scale);
 
+/* ---- fold.c: as dtrt_reduce_sum; NaN wins over every number ---- */
+typedef enum { DTRT_FOLD_MAX, DTRT_FOLD_MIN, DTRT_FOLD_PROD, DTRT_FOLD_LSE } DtrtFold;
+void dtrt_fold(DtrtFold kind, const float *x, float *y, int nd, const int64_t *dim,
+               const uint8_t *red);
+/* dim: of x and dx */
+void dtrt_prod_grad(const float *dy, const float *x, float *dx, int nd, const int64_t *dim,
+                    const uint8_t *red);
+/* Along n of [outer, n, inner]. exclusive: an element does not count itself; reverse: from the end.
+ */
+void dtrt_cumsum(const float *x, float *y, int64_t outer, int64_t n, int64_t inner, int exclusive,
+                 int reverse);
+/* Position of the first (or last) maximum or minimum: y [outer, inner]. */
+void dtrt_arg(const float *x, int64_t *y, int64_t outer, int64_t n, int64_t inner, int min,
+              int last);
+
 /* ---- movement.c: elem is the element size in bytes (1, 4 or 8) ---- */
 void dtrt_copy(const void *x, void *y, uint64_t bytes);
 void dtrt_transpose(const void *x, void *y, int nd, const int64_t *dim, const int64_t *perm,

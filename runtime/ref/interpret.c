@@ -58,6 +58,7 @@ void dtrt_ref_split(const DtrtRefValue *v, int64_t axis, int64_t *outer, int64_t
 static RefOp *find_op(const char *op) {
     RefOp *f = dtrt_ref_elementwise(op);
     if (!f) f = dtrt_ref_norm(op);
+    if (!f) f = dtrt_ref_fold(op);
     if (!f) f = dtrt_ref_conv(op);
     if (!f) f = dtrt_ref_matmul(op);
     if (!f) f = dtrt_ref_pool(op);

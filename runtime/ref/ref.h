@@ -46,6 +46,7 @@ Status dtrt_ref_loss_with(Ref *r, int v, const double *w, double *loss);
 /* ---- families; NULL when the operator is not theirs ---- */
 RefOp *dtrt_ref_elementwise(const char *op);
 RefOp *dtrt_ref_norm(const char *op);
+RefOp *dtrt_ref_fold(const char *op);
 RefOp *dtrt_ref_conv(const char *op);
 RefOp *dtrt_ref_matmul(const char *op);
 RefOp *dtrt_ref_pool(const char *op);

@@ -162,6 +162,35 @@ static void test_tests_and_shifts(void) {
     expect("f32[4]: 2 2.5 3 3.5");
 }
 
+static void along(const char *op, int flags, const char *axis, const char *want) {
+    Buf attr = {0};
+    begin(13);
+    reals("a", "2,3", (const float[]){3, 1, 3, 1, 5, 1});
+    if (axis) model_const(&m, "k", "", axis);
+    if (!axis) attr_put_int(&attr, "axis", 1);
+    if (flags & 1) attr_put_int(&attr, axis ? "exclusive" : "keepdims", axis ? 1 : 0);
+    if (flags & 2) attr_put_int(&attr, axis ? "reverse" : "select_last_index", 1);
+    node(op, axis ? "a,k" : "a", &attr);
+    expect(want);
+}
+
+static void test_along(void) {
+    along("ArgMax", 0, NULL, "i64[2,1]: 0 1");
+    along("ArgMax", 3, NULL, "i64[2]: 2 1");
+    along("ArgMin", 2, NULL, "i64[2,1]: 1 2");
+    along("CumSum", 0, "1", "f32[2,3]: 3 4 7 1 6 7");
+    along("CumSum", 1, "-1", "f32[2,3]: 0 3 4 0 1 6");
+    along("CumSum", 2, "0", "f32[2,3]: 4 6 4 1 5 1");
+    begin(13);
+    reals("a", "3", (const float[]){3, 4, 12});
+    node("ReduceL2", "a", NULL);
+    expect("f32[1]: 13");
+    begin(13);
+    reals("a", "2", (const float[]){3, 3});
+    node("ReduceLogSumExp", "a", NULL);
+    expect("f32[1]: 3.69315"); /* 3 + log 2 */
+}
+
 static void test_unary(void) {
     unary("Round", 2.5f, "f32[1]: 2");
     unary("Sign", -2.5f, "f32[1]: -1");
@@ -386,6 +415,8 @@ static void reduce(const char *op, const char *axes, int64_t keep, const char *w
 
 static void test_reduce(void) {
     reduce("ReduceSum", "1", 0, "i64[2]: 6 15");
+    reduce("ReduceL1", "1", 0, "i64[2]: 6 15");
+    reduce("ReduceSumSquare", "1", 0, "i64[2]: 14 77");
     reduce("ReduceSum", NULL, 1, "i64[1,1]: 21");
     reduce("ReduceProd", "-1", 1, "i64[2,1]: 6 120");
     reduce("ReduceMax", "0", 0, "i64[3]: 4 5 6");
@@ -465,6 +496,7 @@ static void test_chains(void) {
 
 int main(void) {
     test_tests_and_shifts();
+    test_along();
     test_binary();
     test_unary();
     test_cast_where();

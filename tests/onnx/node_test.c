@@ -174,6 +174,56 @@ static void test_reduce(void) {
     run("ReduceMean", "x", "y", "axis 1 occurs twice");
 }
 
+static void test_other_reductions(void) {
+    begin(13);
+    attr_put_ints(&attr, "axes", "1");
+    run("ReduceMax", "x", "y", "ReduceMax(x) axes=1 keepdims=1 -> y[2,1,8]\n");
+    begin(18);
+    model_const(&m, "a", "1", "-1");
+    attr_put_int(&attr, "keepdims", 0);
+    run("ReduceLogSumExp", "x,a", "y", "ReduceLogSumExp(x) axes=2 keepdims=0 -> y[2,3]\n");
+    begin(13);
+    attr_put_ints(&attr, "axes", "2");
+    run("ReduceL1", "x", "y",
+        "Abs(x) -> n.abs.out[2,3,8]\nReduceSum(n.abs.out) axes=2 keepdims=1 -> y[2,3,1]\n");
+    begin(13);
+    attr_put_ints(&attr, "axes", "2");
+    run("ReduceL2", "x", "y",
+        "PowScalar(x) alpha=2 -> n.power.out[2,3,8]\n"
+        "ReduceSum(n.power.out) axes=2 keepdims=1 -> n.sum.out[2,3,1]\n"
+        "Root(n.sum.out) alpha=0.5 -> y[2,3,1]\n");
+    begin(13);
+    attr_put_ints(&attr, "axes", "0,1,2");
+    run("ReduceLogSum", "x", "y",
+        "ReduceSum(x) axes=0,1,2 keepdims=1 -> n.sum.out[1,1,1]\nLog(n.sum.out) -> y[1,1,1]\n");
+    begin(13);
+    run("GlobalMaxPool", "x", "y", "ReduceMax(x) axes=2 keepdims=1 -> y[2,3,1]\n");
+    begin(13);
+    attr_put_int(&attr, "p", 3);
+    run("GlobalLpPool", "x", "y",
+        "Abs(x) -> n.abs.out[2,3,8]\nPowScalar(n.abs.out) alpha=3 -> n.power.out[2,3,8]\n"
+        "ReduceSum(n.power.out) axes=2 keepdims=1 -> n.sum.out[2,3,1]\n"
+        "Root(n.sum.out) alpha=0.333333 -> y[2,3,1]\n");
+    begin(13);
+    model_const(&m, "a", "", "-2");
+    attr_put_int(&attr, "reverse", 1);
+    run("CumSum", "x,a", "y", "CumSum(x) axis=1 exclusive=0 reverse=1 -> y[2,3,8]\n");
+    begin(13);
+    model_const(&m, "a", "", "3");
+    run("CumSum", "x,a", "y", "axis 3 is outside of a tensor with 3 axes");
+    begin(13);
+    attr_put_int(&attr, "axis", -1);
+    attr_put_int(&attr, "keepdims", 0);
+    attr_put_int(&attr, "select_last_index", 1);
+    run("ArgMin", "x", "y", "ArgMin(x) axis=2 keepdims=0 last=1 -> y[2,3]\n");
+    begin(13);
+    run("Hardmax", "x", "y",
+        "ArgMax(x) axis=2 keepdims=1 last=0 -> n.max.out[2,3,1]\n"
+        "Equal(n.max.out,n.place) -> n.equal.out[2,3,8]\nCast(n.equal.out) to=0 -> "
+        "n.hot.out[2,3,8]\n"
+        "Reshape(n.hot.out) shape=2,3,8 -> y[2,3,8]\n");
+}
+
 /* ---- moves ---- */
 
 static void test_views(void) {
@@ -538,6 +588,7 @@ int main(void) {
     test_pow_clip();
     test_logic();
     test_reduce();
+    test_other_reductions();
     test_views();
     test_data_shapes();
     test_slices();

@@ -179,6 +179,33 @@ static void test_matmul(void) {
     EXPECT(run(DTRT_F32, DIMS(2, 2, 2)), 5, 6, 10, 12, 15, 18, 20, 24);
 }
 
+static void test_fold(void) {
+    static const char *const op[] = {"ReduceMax", "ReduceMin", "ReduceProd", "ReduceLogSumExp"};
+    /* rows 3 4 and -1 0: log(e^3 + e^4) = 4 + log(1 + 1/e), and 4 less */
+    static const double want[][2] = {
+        {4, 0}, {3, -1}, {12, 0}, {4.313261687518222834, 0.313261687518222834}};
+    for (int i = 0; i < 4; i++) {
+        begin(op[i]);
+        input(VALUES(3, 4, -1, 0), DIMS(2, 2));
+        INTS("axes", 1);
+        EXPECT(run(DTRT_F32, DIMS(2, 1)), want[i][0], want[i][1]);
+    }
+    begin("CumSum"); /* down the columns, without the element itself, from the end */
+    input(VALUES(3, 4, -1, 0, 5, 6), DIMS(3, 2));
+    INTS("exclusive", 1);
+    INTS("reverse", 1);
+    EXPECT(run(DTRT_F32, DIMS(3, 2)), 4, 6, 5, 6, 0, 0);
+    begin("ArgMax");
+    input(VALUES(3, 4, 4, 1, 0, 1), DIMS(2, 3));
+    INTS("axis", 1);
+    EXPECT(run(DTRT_I64, DIMS(2, 1)), 1, 0);
+    begin("ArgMin");
+    input(VALUES(3, 4, 4, 1, 0, 0), DIMS(2, 3));
+    INTS("axis", 1);
+    INTS("last", 1);
+    EXPECT(run(DTRT_I64, DIMS(2, 1)), 0, 2);
+}
+
 static void test_norm(void) {
     begin("ReduceSum"); /* rows 1+2, 3+4, halved */
     input(VALUES(1, 2, 3, 4), DIMS(2, 2));
@@ -336,6 +363,7 @@ int main(void) {
     test_conv_transposed();
     test_pool();
     test_matmul();
+    test_fold();
     test_norm();
     test_movement();
     test_elementwise();

@@ -246,6 +246,41 @@ static void reduce_sum(const Call *c) {
     }
 }
 
+/* Extremes, products, log-sum-exp: every result element looks at all of X. */
+static void fold(const Call *c) {
+    const Attr *axes = attr_find(c->attr, c->nattr, A_axes);
+    const Ten *x = &c->in[c->nin - 1];
+    Shape kept = x->s;
+    for (uint32_t k = 0; k < x->s.rank; k++) {
+        bool gone = !axes || !axes->n;
+        for (uint32_t i = 0; axes && i < axes->n; i++) gone |= axes->i[i] == (int64_t)k;
+        if (gone) kept.dim[k] = 1;
+    }
+    uint64_t n = ten_count(&x->s);
+    int64_t at[IR_MAX_RANK];
+    for (uint64_t o = 0; o < ten_count(&kept); o++) {
+        double max = -INFINITY, min = INFINITY, prod = 1, sum = 0;
+        for (uint64_t i = 0; i < n; i++) {
+            ten_index(&x->s, i, at);
+            if (ten_broadcast(&kept, &x->s, at) != o) continue;
+            max = fmax(max, x->x[i]);
+            min = fmin(min, x->x[i]);
+            prod *= x->x[i];
+            sum += exp(x->x[i]);
+            double others = 1;
+            for (uint64_t j = 0; c->op == OP_ReduceProdGrad && j < n; j++) {
+                ten_index(&x->s, j, at);
+                if (j != i && ten_broadcast(&kept, &x->s, at) == o) others *= x->x[j];
+            }
+            if (c->op == OP_ReduceProdGrad) c->out[0].x[i] = c->in[0].x[o] * others;
+        }
+        if (c->op == OP_ReduceMax) c->out[0].x[o] = max;
+        if (c->op == OP_ReduceMin) c->out[0].x[o] = min;
+        if (c->op == OP_ReduceProd) c->out[0].x[o] = prod;
+        if (c->op == OP_ReduceLogSumExp) c->out[0].x[o] = log(sum);
+    }
+}
+
 /* Over all axes but the last: BnStats (mean, variance), BnGradReduce (sum dY, sum dY*xhat). */
 static void columns(const Call *c) {
     Shape s = c->in[0].s;
@@ -348,6 +383,25 @@ static void softmax(const Call *c) {
     }
 }
 
+/* CumSum, ArgMax, ArgMin */
+static void along(const Call *c) {
+    Span p = span_of(c, &c->in[0].s, 0);
+    bool reverse = call_i(c, A_reverse, 0), exclusive = call_i(c, A_exclusive, 0);
+    for (uint64_t o = 0; o < p.outer * p.inner; o++) {
+        uint64_t at = o / p.inner * p.n * p.inner + o % p.inner, best = 0;
+        const double *x = c->in[0].x + at;
+        for (uint64_t k = 0; k < p.n; k++) {
+            double sum = 0, d = x[k * p.inner] - x[best * p.inner];
+            for (uint64_t j = 0; j < p.n; j++)
+                if ((reverse ? j > k : j < k) || (j == k && !exclusive)) sum += x[j * p.inner];
+            if (c->op == OP_CumSum) c->out[0].x[at + k * p.inner] = sum;
+            if (c->op == OP_ArgMin) d = -d;
+            if (d > 0 || (d == 0 && call_i(c, A_last, 0))) best = k;
+        }
+        if (c->op != OP_CumSum) c->out[0].x[o] = (double)best;
+    }
+}
+
 /* q = target probability of class k */
 static double target(const Call *c, Span p, uint64_t k, double label) {
     double e = call_f(c, A_smoothing, 0);
@@ -386,6 +440,14 @@ void interp_call(const Call *c) {
     }
     switch (c->op) {
     case OP_ReduceSum: reduce_sum(c); return;
+    case OP_ReduceMax:
+    case OP_ReduceMin:
+    case OP_ReduceProd:
+    case OP_ReduceLogSumExp:
+    case OP_ReduceProdGrad: fold(c); return;
+    case OP_CumSum:
+    case OP_ArgMax:
+    case OP_ArgMin: along(c); return;
     case OP_BnStats:
     case OP_BnGradReduce: columns(c); return;
     case OP_LayerNorm: layer_norm(c); return;
