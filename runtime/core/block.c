@@ -112,7 +112,7 @@ static Status load_packed(Runtime *rt, const DtrtTensor *t, void *bounce) {
 }
 
 /* Weights without initial values, and optimizer state, start as the zeros of the fresh mapping. */
-static Status load_weights(Runtime *rt) {
+Status dtrt_block_load(Runtime *rt) {
     const DtrtProgram *p = rt->p;
     uint64_t need = dtrt_packed_max_bytes(p);
     void *own = NULL, *bounce = rt->block + p->persistent_bytes;
@@ -138,21 +138,12 @@ static Status load_weights(Runtime *rt) {
     return st;
 }
 
-Status dtrt_block_open(Runtime *rt) {
-    const DtrtProgram *p = rt->p;
-    rt->block_bytes = p->persistent_bytes + rt->s->arena_bytes;
-    if (p->budget_bytes && rt->block_bytes > p->budget_bytes) {
-        dtrt_error("the program needs %" PRIu64 " bytes, more than its budget of %" PRIu64,
-                   rt->block_bytes, p->budget_bytes);
-        return ST_BUDGET;
-    }
+bool dtrt_block_map(Runtime *rt) {
+    rt->block_bytes = rt->p->persistent_bytes + rt->s->arena_bytes;
     rt->block = mmap(NULL, (size_t)(rt->block_bytes ? rt->block_bytes : 1), PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (rt->block == MAP_FAILED) {
-        rt->block = NULL;
-        return dtrt_no_memory(rt->block_bytes);
-    }
-    return load_weights(rt);
+    if (rt->block == MAP_FAILED) rt->block = NULL;
+    return rt->block != NULL;
 }
 
 void dtrt_block_free(Runtime *rt) {

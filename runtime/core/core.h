@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <stdio.h>
 
+#include "dtr.h"
 #include "dtrt.h"
 
 typedef enum {
@@ -25,6 +26,8 @@ typedef enum {
 #define MAX_TIMES 65536    /* step times kept for the median */
 #define PROFILE_SAMPLES 64 /* times kept per node */
 
+typedef enum { MODE_AUTO, MODE_STATIC, MODE_DYNAMIC } Mode;
+
 /* ---- options.c ---------------------------------------------------------------------------- */
 typedef struct {
     const char *data, *log, *save, *save_grads, *profile; /* NULL: not given */
@@ -37,6 +40,9 @@ typedef struct {
     bool nesterov;
     uint64_t seed;
     int threads;
+    uint64_t budget; /* 0: not given */
+    Mode mode;
+    const char *heuristic; /* of dynamic mode: a name of the policy, "lookahead", or "auto" */
 } Options;
 Status dtrt_options_parse(const DtrtProgram *p, int argc, char **argv, Options *o);
 void dtrt_options_help(const DtrtProgram *p, const char *argv0);
@@ -167,8 +173,35 @@ void dtrt_convert(DataType type, const void *src, DtrtType want, void *dst, uint
 int64_t dtrt_synthetic_limit(const DtrtProgram *p, int tensor);
 void dtrt_synthetic_fill(Runtime *rt, const Feed *f, uint64_t step);
 
+/* ---- dynamic.c: a schedule made at run time ------------------------------------------------- */
+typedef struct {
+    DtrtSchedule schedule;     /* owned */
+    const char *heuristic;     /* that made it */
+    uint64_t cost_ns, base_ns; /* of a step, and of one without recomputation, by the cost model */
+    uint32_t decisions;        /* searches for something to evict, in the play that made it */
+    uint64_t decide_ns;        /* their time */
+    uint64_t plan_ns;          /* of all plays */
+} Dynamic;
+bool dtrt_heuristic_known(const char *name);
+/* The cheapest schedule found for `limit` bytes, persistent ones included. ST_BUDGET without a
+ * message when there is none. Release with dtrt_dynamic_free. */
+Status dtrt_dynamic_make(const DtrtProgram *p, uint64_t limit, const char *heuristic, Dynamic *out);
+void dtrt_dynamic_free(Dynamic *d);
+/* smallest: a limit below `high` for which dtrt_dynamic_make succeeds, within 1 % of where the
+ * search ends, 0: none; floor: no schedule exists below it. */
+Status dtrt_dynamic_bounds(const DtrtProgram *p, const char *heuristic, uint64_t high,
+                           uint64_t *smallest, uint64_t *floor);
+static inline double dtrt_dynamic_overhead(const Dynamic *d) {
+    return d->base_ns ? (double)d->cost_ns / (double)d->base_ns - 1 : 0;
+}
+
+/* ---- choose.c ------------------------------------------------------------------------------- */
+/* Sets rt->s, rt->limit and maps the block. */
+Status dtrt_choose(Runtime *rt);
+
 /* ---- block.c: the device block ------------------------------------------------------------- */
-Status dtrt_block_open(Runtime *rt); /* maps it and loads the weights */
+bool dtrt_block_map(Runtime *rt);    /* of the size that rt->s needs; false: the machine has none */
+Status dtrt_block_load(Runtime *rt); /* the initial weights */
 void dtrt_block_free(Runtime *rt);
 uint64_t dtrt_type_bytes(DtrtType t);
 uint64_t dtrt_tensor_count(const DtrtTensor *t);
@@ -191,7 +224,10 @@ typedef struct {
 } ProfileSlot;
 struct Runtime {
     const DtrtProgram *p;
-    const DtrtSchedule *s; /* that steps follow */
+    const DtrtSchedule *s; /* that steps follow: p->plan or dynamic.schedule */
+    bool is_dynamic;
+    Dynamic dynamic;
+    uint64_t limit; /* bytes that the block may have */
     Options o;
     DtrtCtx ctx;
     uint8_t *block;

@@ -34,6 +34,9 @@ static void set_context(Runtime *rt) {
                         .user = rt};
     omp_set_dynamic(0);
     omp_set_num_threads(o->threads);
+/* Threads start now, so that their stacks count when free memory is looked at. */
+#pragma omp parallel
+    {}
 }
 
 static Status open_library(Runtime *rt) {
@@ -53,7 +56,8 @@ static Status open_all(Runtime *rt) {
     set_context(rt);
     st = dtrt_payload_open(rt);
     if (!st) st = open_library(rt);
-    if (!st) st = dtrt_block_open(rt);
+    if (!st) st = dtrt_choose(rt);
+    if (!st) st = dtrt_block_load(rt);
     if (!st) st = dtrt_loader_open(rt);
     return st ? st : dtrt_step_open(rt);
 }
@@ -62,6 +66,7 @@ static void free_all(Runtime *rt) {
     dtrt_loader_free(&rt->loader);
     dtrt_step_free(rt);
     dtrt_block_free(rt);
+    dtrt_dynamic_free(&rt->dynamic);
     free(rt->o.lr);
 }
 

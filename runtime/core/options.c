@@ -1,6 +1,6 @@
 /* options.c - the run-time options of a trainer: a table of names, one parser per kind of value.
  *
- * Nothing here can change memory: options that would add state (momentum on a program without a
+ * Nothing here can add memory: options that would add state (momentum on a program without a
  * velocity) or need other shapes are usage errors that say what to compile instead. */
 #include "core.h"
 
@@ -14,7 +14,6 @@
 typedef struct {
     const DtrtProgram *p;
     Options *o;
-    uint64_t peak; /* bytes of the device block */
 } Parse;
 
 typedef Status Setter(Parse *c, const char *name, const char *value);
@@ -172,14 +171,16 @@ static bool read_size(const char *s, uint64_t *out) {
 }
 
 static Status set_budget(Parse *c, const char *name, const char *value) {
-    uint64_t bytes;
-    if (!read_size(value, &bytes)) return usage(name, value, "bytes, with K, M or G");
-    if (bytes >= c->peak) return ST_OK;
-    dtrt_error("%s %s (%" PRIu64 " bytes): this program was planned for a budget of %" PRIu64
-               " bytes and needs %" PRIu64,
-               name, value, bytes, c->p->budget_bytes, c->peak);
-    dtrt_hint("compile the model again with the lower budget");
-    return ST_BUDGET;
+    if (!read_size(value, &c->o->budget) || !c->o->budget)
+        return usage(name, value, "bytes, with K, M or G");
+    return ST_OK;
+}
+
+static Status set_heuristic(Parse *c, const char *name, const char *value) {
+    c->o->heuristic = value;
+    return dtrt_heuristic_known(value)
+               ? ST_OK
+               : usage(name, value, "auto, dtr, dtr-eq, dtr-local, lru, size, msps or lookahead");
 }
 
 static Status set_batch(Parse *c, const char *name, const char *value) {
@@ -192,18 +193,14 @@ static Status set_batch(Parse *c, const char *name, const char *value) {
     return ST_USAGE;
 }
 
-static Status not_available(const char *name, const char *value) {
-    dtrt_error("%s%s%s is not available in this version", name, value ? " " : "",
-               value ? value : "");
-    return ST_USAGE;
-}
-
 static Status set_mode(Parse *c, const char *name, const char *value) {
-    (void)c;
-    if (!strcmp(value, "dynamic")) return not_available(name, value);
-    if (strcmp(value, "static") && strcmp(value, "auto"))
-        return usage(name, value, "static or auto");
-    return ST_OK;
+    static const char *const mode[] = {"auto", "static", "dynamic"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(value, mode[i])) continue;
+        c->o->mode = (Mode)i;
+        return ST_OK;
+    }
+    return usage(name, value, "static, dynamic or auto");
 }
 
 static Status set_threads(Parse *c, const char *name, const char *value) {
@@ -224,7 +221,8 @@ static Status set_threads(Parse *c, const char *name, const char *value) {
 
 static Status set_unavailable(Parse *c, const char *name, const char *value) {
     (void)c, (void)value;
-    return not_available(name, NULL);
+    dtrt_error("%s is not available in this version", name);
+    return ST_USAGE;
 }
 
 /* Options that take a file name: which field. */
@@ -274,9 +272,14 @@ static const struct {
     {"--shuffle", "on|off", set_shuffle, "order of samples (default on, off with --batched)"},
     {"--metric", "accuracy|none", set_metric, "default: accuracy for classification"},
     {"--threads", "N", set_threads, "at most the compiled number"},
-    {"--budget", "SIZE", set_budget, "checked against what the program needs"},
+    {"--budget", "SIZE", set_budget,
+     "bytes (K, M, G) that the program may take; less than it was compiled for: dynamic mode"},
     {"--batch", "N", set_batch, "checked against the compiled batch"},
-    {"--mode", "static|auto", set_mode, "how memory is managed"},
+    {"--mode", "static|dynamic|auto", set_mode,
+     "static: the compiled schedule or none; dynamic: one made at start; auto (default): dynamic "
+     "where the compiled one does not fit"},
+    {"--heuristic", "NAME", set_heuristic,
+     "dynamic mode: dtr, dtr-eq, dtr-local, lru, size, msps, lookahead; auto (default): the best"},
     {"--save", "FILE", set_save, "write weights, statistics and optimizer state (safetensors)"},
     {"--save-grads", "FILE", set_save_grads, "write the gradients of the first step (safetensors)"},
     {"--log", "FILE", set_log, "one JSON object per step"},
@@ -354,7 +357,7 @@ static Status check_together(const Options *o) {
 }
 
 Status dtrt_options_parse(const DtrtProgram *p, int argc, char **argv, Options *o) {
-    Parse c = {p, o, p->persistent_bytes + p->plan.arena_bytes};
+    Parse c = {p, o};
     const char *env = getenv("DTRT_HARD");
     bool shuffle_given = false;
     *o = (Options){.momentum = p->momentum,
@@ -363,7 +366,8 @@ Status dtrt_options_parse(const DtrtProgram *p, int argc, char **argv, Options *
                    .beta2 = p->beta2,
                    .eps = p->eps,
                    .nesterov = p->nesterov,
-                   .threads = p->threads};
+                   .threads = p->threads,
+                   .heuristic = "auto"};
 #ifdef DTRC_HARD
     o->hard = true;
 #endif

@@ -28,9 +28,8 @@ Status dtrt_report_open(Runtime *rt, Report *r, uint64_t steps) {
 /* "3.91/4.00 GiB", in the unit of the budget */
 static void memory_text(const Runtime *rt, char *buf, size_t n) {
     static const char *const unit[] = {"B", "KiB", "MiB", "GiB"};
-    double have = (double)rt->block_bytes, all = (double)rt->p->budget_bytes;
+    double have = (double)rt->block_bytes, all = (double)rt->limit;
     int u = 0;
-    if (!rt->p->budget_bytes) all = have;
     for (; all >= 1024 && u < 3; u++, have /= 1024) all /= 1024;
     snprintf(buf, n, "%.2f/%.2f %s", have, all, unit[u]);
 }
@@ -124,8 +123,8 @@ Status dtrt_report_summary(Runtime *rt, Report *r) {
     if (st) return st;
     printf("{\"model\":");
     dtrt_json_string(stdout, p->model);
-    printf(",\"target\":\"%s\",\"mode\":\"static\",\"steps\":%" PRIu64 ",\"losses\":[", p->target,
-           r->done);
+    printf(",\"target\":\"%s\",\"mode\":\"%s\",\"steps\":%" PRIu64 ",\"losses\":[", p->target,
+           rt->is_dynamic ? "dynamic" : "static", r->done);
     for (uint64_t i = 0; i < r->nloss; i++) {
         if (i) putchar(',');
         dtrt_json_float(stdout, r->loss[i]);
@@ -134,12 +133,18 @@ Status dtrt_report_summary(Runtime *rt, Report *r) {
            median(r->data_ms, r->done));
     printf(",\"budget_bytes\":%" PRIu64 ",\"peak_bytes\":%" PRIu64
            ",\"planned_peak_bytes\":%" PRIu64,
-           p->budget_bytes, rt->block_bytes, p->persistent_bytes + rt->s->arena_bytes);
+           rt->limit, rt->block_bytes, p->persistent_bytes + rt->s->arena_bytes);
     printf(",\"persistent_bytes\":%" PRIu64 ",\"library_bytes\":%" PRIu64
            ",\"max_resident_bytes\":%" PRIu64,
            p->persistent_bytes, rt->library_bytes, max_resident_bytes());
     printf(",\"planned_overhead\":%.6g,\"recomputed_runs\":%u,\"evictions\":%u,\"threads\":%d",
-           p->planned_overhead, rt->s->recomputed_runs, rt->s->evictions, rt->ctx.threads);
+           rt->is_dynamic ? dtrt_dynamic_overhead(&rt->dynamic) : p->planned_overhead,
+           rt->s->recomputed_runs, rt->s->evictions, rt->ctx.threads);
+    if (rt->is_dynamic)
+        printf(",\"heuristic\":\"%s\",\"decisions\":%u,\"decide_ns\":%" PRIu64
+               ",\"planning_ms\":%.6g",
+               rt->dynamic.heuristic, rt->dynamic.decisions, rt->dynamic.decide_ns,
+               (double)rt->dynamic.plan_ns * 1e-6);
     if (r->epoch_counted)
         printf(",\"metric\":\"accuracy\",\"accuracy\":%.9g",
                (double)r->epoch_hits / (double)r->epoch_counted);

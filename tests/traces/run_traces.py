@@ -8,6 +8,8 @@ For each case the program is compiled with the loss, optimizer and frozen weight
     budget that works (a budget below that one must end with status 3 and name it),
   - by planner static, the default, at 100 %, 50 % and 30 % and at its smallest budget,
   - by every other planner at the smallest budget that works for it; two cases by planner ilp too,
+  - the program of 100 % in dynamic mode at 100 %, 70 %, 50 % and 30 % and at the smallest budget that
+    works there (one below it must end with status 3 and name it), by each heuristic at the smallest,
 and run on the stored batches.  The run at 100 % must match losses, weights and gradients of PyTorch
 (check_trace.py has the tolerances), and its gradients finite differences.  Every other run, hard mode included, must give the same
 bits.  No run may use more than its budget.  dropout_stats has random masks: its
@@ -22,6 +24,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -30,6 +33,8 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 DATA = os.path.join(os.path.dirname(HERE), "data", "traces")
 STATIC_PERCENT = [100, 50, 30]
+DYNAMIC_PERCENT = [100, 70, 50, 30]
+HEURISTICS = ["dtr", "dtr-eq", "dtr-local", "lru", "size", "msps", "lookahead"]
 OTHER_PLANNERS = ["dtr-eq", "dtr-local", "lru", "size", "msps", "sqrt", "static"]
 DROPOUT_RUNS = 40
 ILP_CASES = {"vgg_mini", "transformer_encoder"}
@@ -130,20 +135,26 @@ class Case:
                  + limit + self.options, self.opt.timeout)
         return trainer
 
+    def training(self, trainer):
+        """The command that runs a trainer on the stored batches."""
+        t = self.trace
+        lr = ",".join(map(repr, t["lr"])) if isinstance(t["lr"], list) else repr(t["lr"])
+        return [trainer, "--data", os.path.join(self.folder, "data.npz"), "--batched", "--steps", str(t["steps"]),
+                "--lr", lr]
+
     def train(self, trainer, budget, *more):
         """Runs a trainer on the stored batches; (summary, digest of weights, digest of gradients)."""
         t = self.trace
-        lr = ",".join(map(repr, t["lr"])) if isinstance(t["lr"], list) else repr(t["lr"])
         weights, grads = trainer + ".safetensors", trainer + ".grads.safetensors"
-        out, err = must_run([trainer, "--data", os.path.join(self.folder, "data.npz"), "--batched", "--steps",
-                             str(t["steps"]), "--lr", lr, "--save", weights, "--save-grads", grads, "--json",
-                             *more], self.opt.timeout)
+        out, err = must_run(self.training(trainer) + ["--save", weights, "--save-grads", grads, "--json", *more],
+                            self.opt.timeout)
         s = json.loads(out.strip().splitlines()[-1])
         if budget is not None and s["budget_bytes"] != budget:
             raise Failed(f"budget_bytes is {s['budget_bytes']}, compiled for {budget}")
         if s["peak_bytes"] > s["budget_bytes"] or s["planned_peak_bytes"] > s["budget_bytes"]:
             raise Failed(f"peak {s['peak_bytes']}, planned {s['planned_peak_bytes']}, budget {s['budget_bytes']}")
-        if s["steps"] != t["steps"] or len(s["losses"]) != t["steps"] or s["mode"] != "static":
+        mode = "dynamic" if "dynamic" in more else "static"
+        if s["steps"] != t["steps"] or len(s["losses"]) != t["steps"] or s["mode"] != mode:
             raise Failed(f"summary says {s['steps']} steps, {len(s['losses'])} losses, mode {s['mode']}")
         return s, tensor_digest(weights), tensor_digest(grads)
 
@@ -207,6 +218,35 @@ class Case:
         if texts[0] != texts[1]:
             raise Failed("planning twice gave two plans")
 
+    def dynamic_refusal(self, trainer, budget, *more):
+        """The smallest budget that the refusal of a smaller one names."""
+        _, err = must_run(self.training(trainer) + ["--mode", "dynamic", "--budget", str(budget), *more],
+                          self.opt.timeout, status=3)
+        named = re.search(r"dynamic mode can run in (\d+) bytes", err)
+        if not named:
+            raise Failed(f"the refusal of {budget} bytes names no budget that works:\n{err}")
+        return int(named.group(1))
+
+    def at_dynamic(self, trainer, budget, low, *more):
+        if budget < low:
+            if self.dynamic_refusal(trainer, budget, *more) > low:
+                raise Failed(f"{low} bytes work, but the refusal of {budget} names more")
+        else:
+            self.same_bits(trainer, budget, "--mode", "dynamic", "--budget", str(budget), *more)
+
+    def run_dynamic(self, trainer, peak):
+        low = self.check("dynamic, 1 byte", self.dynamic_refusal, trainer, 1)
+        if low is None:
+            return
+        for percent in [100] if self.opt.quick else DYNAMIC_PERCENT:
+            self.check(f"dynamic, {percent} %", self.at_dynamic, trainer, peak * percent // 100, low)
+        self.check("dynamic, smallest", self.at_dynamic, trainer, low, low)
+        self.check("dynamic, smallest, hard mode", self.at_dynamic, trainer, low, low, "--hard")
+        for h in [] if self.opt.quick else HEURISTICS:
+            own = self.check(f"dynamic, 1 byte, {h}", self.dynamic_refusal, trainer, 1, "--heuristic", h)
+            if own:
+                self.check(f"dynamic, smallest, {h}", self.at_dynamic, trainer, own, own, "--heuristic", h)
+
     def run_trace(self):
         p = self.check("plan", self.plan, "dtr")
         if p is None:
@@ -216,6 +256,7 @@ class Case:
         if trainer is None or self.opt.smoke:
             return
         self.check("finite differences", self.finite_differences, trainer)
+        self.run_dynamic(trainer, peak)
         for percent in [] if self.opt.quick else [70, 50]:
             budget = peak * percent // 100
             self.try_budget("dtr", percent, budget, low)
