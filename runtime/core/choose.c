@@ -94,19 +94,14 @@ static uint64_t compiled_bytes(const DtrtProgram *p) {
 static Status too_little(Runtime *rt, const char *reason, Status st) {
     const DtrtProgram *p = rt->p;
     uint64_t smallest = 0, floor = 0;
-    Status bounds = dtrt_dynamic_bounds(p, rt->o.heuristic, compiled_bytes(p), &smallest, &floor);
+    Status bounds = dtrt_dynamic_bounds(p, rt->o.heuristic, &smallest, &floor);
     if (bounds) return bounds;
     dtrt_error("%s, and dynamic mode cannot run in %s (%" PRIu64 " bytes)", reason,
                dtrt_size_str(rt->limit), rt->limit);
-    if (smallest)
-        dtrt_hint("dynamic mode can run in %" PRIu64 " bytes, the compiled plan in %" PRIu64
-                  "; no schedule exists below %" PRIu64
-                  "; compiling the model for the lower budget may find one between",
-                  smallest, compiled_bytes(p), floor);
-    else
-        dtrt_hint("the compiled plan needs %" PRIu64 " bytes; no schedule exists below %" PRIu64
-                  "; compiling the model for the lower budget may find one between",
-                  compiled_bytes(p), floor);
+    dtrt_hint("dynamic mode can run in %" PRIu64 " bytes, the compiled plan in %" PRIu64
+              "; no schedule exists below %" PRIu64
+              "; compiling the model for the lower budget may find one between",
+              smallest, compiled_bytes(p), floor);
     return st;
 }
 

@@ -187,10 +187,10 @@ bool dtrt_heuristic_known(const char *name);
  * message when there is none. Release with dtrt_dynamic_free. */
 Status dtrt_dynamic_make(const DtrtProgram *p, uint64_t limit, const char *heuristic, Dynamic *out);
 void dtrt_dynamic_free(Dynamic *d);
-/* smallest: a limit below `high` for which dtrt_dynamic_make succeeds, within 1 % of where the
- * search ends, 0: none; floor: no schedule exists below it. */
-Status dtrt_dynamic_bounds(const DtrtProgram *p, const char *heuristic, uint64_t high,
-                           uint64_t *smallest, uint64_t *floor);
+/* smallest: a limit for which dtrt_dynamic_make succeeds, within 1 % of where its search ends;
+ * floor: no schedule exists below it. */
+Status dtrt_dynamic_bounds(const DtrtProgram *p, const char *heuristic, uint64_t *smallest,
+                           uint64_t *floor);
 static inline double dtrt_dynamic_overhead(const Dynamic *d) {
     return d->base_ns ? (double)d->cost_ns / (double)d->base_ns - 1 : 0;
 }

@@ -356,28 +356,41 @@ Status dtrt_dynamic_make(const DtrtProgram *p, uint64_t limit, const char *heuri
     return s.found ? ST_OK : ST_BUDGET;
 }
 
-Status dtrt_dynamic_bounds(const DtrtProgram *p, const char *heuristic, uint64_t high,
-                           uint64_t *smallest, uint64_t *floor) {
+static bool try_capacity(Search *s, const char *heuristic, uint64_t capacity) {
+    s->found = false;
+    s->work = WORK;
+    play_all(s, heuristic, capacity, true);
+    return s->found;
+}
+
+/* A capacity that works: what a step without evictions takes, or a little more, because holes are
+ * chosen differently in a smaller arena. */
+static uint64_t ample(Search *s, const char *heuristic) {
+    try_capacity(s, heuristic, INT64_MAX / ALIGN * ALIGN);
+    uint64_t capacity = s->best->schedule.arena_bytes;
+    while (!s->no_memory && !try_capacity(s, heuristic, capacity))
+        capacity += (capacity / 16 + ALIGN) / ALIGN * ALIGN;
+    return capacity;
+}
+
+Status dtrt_dynamic_bounds(const DtrtProgram *p, const char *heuristic, uint64_t *smallest,
+                           uint64_t *floor) {
     Search s;
     Dynamic best;
     Status st = open_search(&s, p, &best);
     if (st) return st;
-    *floor = p->persistent_bytes + s.g->floor_bytes;
-    uint64_t lo = s.g->floor_bytes, hi = arena_under(p, high), good = 0;
-    if (lo) lo -= ALIGN; /* does not fit, as far as is known */
-    while (hi >= lo + ALIGN && !s.no_memory) {
-        uint64_t middle = (lo + (hi - lo) / 2 + ALIGN - 1) / ALIGN * ALIGN;
-        s.found = false;
-        s.work = WORK;
-        play_all(&s, heuristic, middle, true);
-        if (s.found)
-            hi = good = best.schedule.arena_bytes;
+    uint64_t lo = s.g->floor_bytes, hi = lo;
+    if (!try_capacity(&s, heuristic, lo)) hi = ample(&s, heuristic);
+    while (hi > lo + ALIGN && hi - lo > hi >> 7 && !s.no_memory) {
+        uint64_t middle = (lo + (hi - lo) / 2) / ALIGN * ALIGN;
+        if (try_capacity(&s, heuristic, middle))
+            hi = middle;
         else
             lo = middle;
-        if (hi - lo <= (hi >> 7)) break;
     }
+    *floor = p->persistent_bytes + s.g->floor_bytes;
+    *smallest = p->persistent_bytes + hi;
     dtrt_dynamic_free(&best);
     close_search(&s);
-    *smallest = good ? p->persistent_bytes + good : 0;
-    return ST_OK;
+    return s.no_memory ? dtrt_no_memory(p->nnode * sizeof(DtrtStep)) : ST_OK;
 }
