@@ -101,7 +101,7 @@ static Status too_little(Runtime *rt, const char *reason, Status st) {
     dtrt_hint("dynamic mode can run in %" PRIu64 " bytes, the compiled plan in %" PRIu64
               "; no schedule exists below %" PRIu64
               "; compiling the model for the lower budget may find one between",
-              smallest, compiled_bytes(p), floor);
+              smallest, compiled_bytes(p), less(floor, compiled_bytes(p)));
     return st;
 }
 

@@ -27,31 +27,31 @@ enum {
 
 typedef struct {
     DtrHeuristic h;
-    bool lookahead, window;
-    double alpha, beta, gamma;
-} Way;
+    bool lookahead;
+    double alpha, beta, gamma; /* of lookahead */
+} Score;
 
-static const Way ways[] = {
-    {.h = DTR_EQ, .window = true},
+static const Score scores[] = {
     {.h = DTR_EQ},
     {.lookahead = true, .alpha = 1, .beta = 1, .gamma = 0.5},
-    {.lookahead = true, .window = true, .alpha = 1, .beta = 1, .gamma = 0.5},
     {.lookahead = true, .alpha = 0.5, .beta = 1},
-    {.lookahead = true, .alpha = 1, .beta = 0.5},
     {.h = DTR_FULL},
-    {.h = DTR_FULL, .window = true},
     {.h = DTR_LOCAL},
-    {.h = DTR_LOCAL, .window = true},
     {.h = DTR_MSPS},
-    {.h = DTR_MSPS, .window = true},
+    {.lookahead = true, .alpha = 1, .beta = 0.5},
+    {.lookahead = true, .alpha = 1.5, .beta = 1, .gamma = 0.5},
+    {.lookahead = true, .alpha = 1, .gamma = 0.5},
+    {.lookahead = true, .alpha = 1, .beta = 1},
     {.h = DTR_LRU},
-    {.h = DTR_LRU, .window = true},
     {.h = DTR_SIZE},
-    {.h = DTR_SIZE, .window = true},
 };
 
-static const char *way_name(const Way *w) {
-    return w->lookahead ? "lookahead" : dtr_name(w->h);
+/* How victims and holes are chosen: a cheapest contiguous run of storages or one by one; storages
+ * with short lives at the other end of holes or not. */
+enum { WINDOW = 1, TWO_ENDED = 2, WAYS = 4 };
+
+static const char *score_name(const Score *s) {
+    return s->lookahead ? "lookahead" : dtr_name(s->h);
 }
 
 bool dtrt_heuristic_known(const char *name) {
@@ -247,7 +247,7 @@ typedef struct {
     uint64_t work; /* left */
 } Search;
 
-static void keep(Search *s, const Way *w, Recorder *r) {
+static void keep(Search *s, const Score *score, Recorder *r) {
     const DtrCounters *c = dtr_counters(s->d);
     dtrt_dynamic_free(s->best);
     s->found = true;
@@ -260,7 +260,7 @@ static void keep(Search *s, const Way *w, Recorder *r) {
                                       .step = r->step,
                                       .recomputed_runs = c->reruns,
                                       .evictions = r->evictions},
-                         .heuristic = way_name(w),
+                         .heuristic = score_name(score),
                          .cost_ns = c->cost_ns,
                          .base_ns = s->g->base_ns,
                          .decisions = c->decisions,
@@ -268,17 +268,18 @@ static void keep(Search *s, const Way *w, Recorder *r) {
 }
 
 /* True when the step came to its end within the limits. */
-static bool play(Search *s, const Way *w, uint64_t capacity) {
+static bool play(Search *s, const Score *score, int way, uint64_t capacity) {
     uint64_t base = s->g->base_ns ? s->g->base_ns : 1;
     DtrOptions o = {.capacity = capacity,
                     .evict = true,
-                    .h = w->h,
-                    .lookahead = w->lookahead,
-                    .alpha = w->alpha,
-                    .beta = w->beta,
-                    .gamma = w->lookahead ? w->gamma : 1,
-                    .regret = w->lookahead,
-                    .window = w->window,
+                    .h = score->h,
+                    .lookahead = score->lookahead,
+                    .alpha = score->alpha,
+                    .beta = score->beta,
+                    .gamma = score->lookahead ? score->gamma : 1,
+                    .regret = score->lookahead,
+                    .window = way & WINDOW,
+                    .two_ended = way & TWO_ENDED,
                     .cost_limit = base < UINT64_MAX / THRASH ? base * THRASH : UINT64_MAX,
                     .work_limit = s->found ? s->work : WORK};
     if (s->found) {
@@ -293,7 +294,7 @@ static bool play(Search *s, const Way *w, uint64_t capacity) {
     s->work -= work < s->work ? work : s->work;
     s->no_memory |= r.no_memory;
     if (st == DTR_OK) {
-        keep(s, w, &r);
+        keep(s, score, &r);
         return true;
     }
     free(r.run);
@@ -302,18 +303,23 @@ static bool play(Search *s, const Way *w, uint64_t capacity) {
     return false;
 }
 
-static bool is_chosen(const Way *w, const char *heuristic) {
-    return !strcmp(heuristic, "auto") || !strcmp(heuristic, way_name(w));
+static bool is_chosen(const Score *s, const char *heuristic) {
+    return !strcmp(heuristic, "auto") || !strcmp(heuristic, score_name(s));
+}
+
+static void play_ways(Search *s, const char *heuristic, uint64_t capacity, bool any) {
+    for (size_t i = 0; i < sizeof scores / sizeof *scores; i++)
+        for (int way = WAYS; way-- > 0 && is_chosen(&scores[i], heuristic);)
+            if (play(s, &scores[i], way, capacity) && any) return;
 }
 
 /* A greedy heuristic can run into a dead end under one capacity and not under a smaller one, and a
  * schedule for the smaller one is a schedule for this one too. */
-static void play_all(Search *s, const char *heuristic, uint64_t capacity, bool any) {
+static void play_all(Search *s, const char *heuristic, uint64_t capacity) {
     for (uint32_t k = 0; k <= SMALLER && !s->found && !s->no_memory; k++) {
         uint64_t less = capacity / 256 * k;
         if (capacity - less < s->g->floor_bytes) break;
-        for (size_t i = 0; i < sizeof ways / sizeof *ways && !(any && s->found); i++)
-            if (is_chosen(&ways[i], heuristic)) play(s, &ways[i], capacity - less);
+        play_ways(s, heuristic, capacity - less, false);
     }
 }
 
@@ -349,7 +355,7 @@ Status dtrt_dynamic_make(const DtrtProgram *p, uint64_t limit, const char *heuri
     uint64_t start = dtrt_now_ns();
     Status st = open_search(&s, p, out);
     if (st) return st;
-    play_all(&s, heuristic, arena_under(p, limit), false);
+    play_all(&s, heuristic, arena_under(p, limit));
     out->plan_ns = dtrt_now_ns() - start;
     close_search(&s);
     if (!s.found && s.no_memory) return dtrt_no_memory(p->nnode * sizeof(DtrtStep));
@@ -359,7 +365,7 @@ Status dtrt_dynamic_make(const DtrtProgram *p, uint64_t limit, const char *heuri
 static bool try_capacity(Search *s, const char *heuristic, uint64_t capacity) {
     s->found = false;
     s->work = WORK;
-    play_all(s, heuristic, capacity, true);
+    play_ways(s, heuristic, capacity, true);
     return s->found;
 }
 

@@ -136,6 +136,10 @@ def test_training(x, t):
     check("batched equals unshuffled samples", batched["weights_sha256"] == digest)
     hard = summary("--data", data, "--shuffle", "off", "--lr", "0.5,0.25", "--hard")
     check("hard mode changes nothing", hard["weights_sha256"] == digest)
+    dynamic = summary("--data", data, "--shuffle", "off", "--lr", "0.5,0.25", "--mode", "dynamic", "--budget", "2K",
+                      "--hard")
+    check("dynamic mode changes nothing", dynamic["weights_sha256"] == digest and dynamic["losses"] == s["losses"])
+    check("dynamic mode", dynamic["mode"] == "dynamic" and dynamic["peak_bytes"] <= dynamic["budget_bytes"] == 2048)
     refused(5, "--data", data, "--hard", env={"TINY_STALE": "1"}, says=["loss"])
     refused(5, "--data", data, env={"TINY_STALE": "1", "DTRT_HARD": "1"})
     return data, digest
@@ -231,11 +235,14 @@ def test_usage(data):
                  ["--shuffle", "maybe"], ["--metric", "f1"], ["--budget", "10Q"], ["--json=1"], ["--synthetic"],
                  ["--steps", "1", "--epochs", "1"], ["--betas", "0.9/0.99"], ["--eps", "1"], ["--mode", "fast"]):
         refused(2, *d, *args)
-    for args in (["--mode", "dynamic"], ["--resume", "f"], ["--export", "f"], ["--val", "f"], ["--schedule", "cosine"]):
+    for args in (["--resume", "f"], ["--export", "f"], ["--val", "f"], ["--schedule", "cosine"]):
         refused(2, *d, *args, says=["not available in this version"])
     refused(2, *d, "--batch", "8", says=["batch 4"])
     refused(2, *d, "--threads", "2", says=["at most 1"])
-    refused(3, *d, "--budget", "703", says=["703", "704", "1024"])
+    refused(3, *d, "--budget", "703", says=["703", "704", "1152"]) # 384 + 3 x 256: logits, loss, and a gradient
+    refused(3, *d, "--budget", "703", "--mode", "static", says=["703", "--mode static"])
+    refused(3, *d, "--mode", "dynamic", says=["1.00 KiB", "1152"])
+    refused(2, *d, "--heuristic", "best", says=["dtr-eq"])
     for args in (["--batch", "4"], ["--threads", "1"], ["--budget", "1K"], ["--budget=704"], ["--mode", "auto"],
                  ["--momentum", "0"], ["--nesterov"], ["--weight-decay", "0"]):
         summary(*d, *args)
