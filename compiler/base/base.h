@@ -107,6 +107,11 @@ bool file_write(const char *path, const void *bytes, size_t n);
 /* Reads a whole regular file of at most max bytes. NULL with errno set (EFBIG when larger). */
 char *file_read(Arena *a, const char *path, size_t max, size_t *n);
 
+/* ---- process.c ---- */
+/* Runs a program without a shell, its output in two files (or one: the same name). The exit status,
+ * 128 after a signal; -1: it could not be started (errno). */
+int process_run(char *const argv[], const char *out, const char *err);
+
 /* ---- diag.c ------------------------------------------------------------------------------- */
 /* Where something is wrong. Any field may be NULL. Names may be hostile: diag escapes them. */
 typedef struct {

@@ -8,11 +8,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* Speed of the loops: wide vectors; square roots and selects without errno and traps; operands of
@@ -56,27 +54,6 @@ void cg_print_makefile(Gen *g, Text *t) {
         "clean:\n\trm -f trainer trainer.tmp\n");
 }
 
-/* Runs argv with its output in the file `log`. -1: it could not be started (errno). */
-static int run_logged(char **argv, const char *log) {
-    extern char **environ;
-    posix_spawn_file_actions_t fa;
-    pid_t pid;
-    int status;
-    posix_spawn_file_actions_init(&fa);
-    posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&fa, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    posix_spawn_file_actions_adddup2(&fa, 1, 2);
-    int why = posix_spawnp(&pid, argv[0], &fa, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&fa);
-    if (why) {
-        errno = why;
-        return -1;
-    }
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR) return -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-}
-
 /* The start of what the compiler said; with --emit, compiler.log keeps all of it. */
 static void show_output(Arena *a, Diag *d, const char *log) {
     size_t n;
@@ -98,7 +75,7 @@ static bool compile(Arena *a, Diag *d, const char *dir, const char *tmp, const C
     add_words(a, &w, link_flags(a, o));
     VEC_PUSH(a, w, NULL);
     const char *log = arena_printf(a, "%s/compiler.log", dir);
-    int status = run_logged(w.at, log);
+    int status = process_run(w.at, log, log);
     if (status == 0) {
         unlink(log);
         return true;

@@ -109,6 +109,15 @@ bool pipeline_stopped(const Options *o, Stage last);
 /* Fills w->sizes and w->one_size; with sizes, w->step becomes an instance of them. */
 void describe_sizes(Arena *a, const Options *o, Work *w);
 
+/* ---- trainer.c ---- */
+/* Fills include_dir and lib_dir; false after reporting. */
+bool trainer_runtime(Arena *a, Diag *d, CgOptions *cg);
+bool trainer_temp_dir(Arena *a, Diag *d, const char **out);
+/* Code and executable of w->plan. dir: gets the code; NULL: nobody keeps it. out: NULL: no
+ * executable. The exit status. */
+int trainer_make(Arena *a, Diag *d, const Options *o, const Work *w, const CgOptions *runtime,
+                 const char *dir, const char *out);
+
 /* ---- inspect.c, report.c, explain.c, init.c ---- */
 int inspect_print(Arena *a, Diag *d, const Options *o);
 void ops_print(Arena *a, FILE *out);

@@ -23,46 +23,6 @@ static void on_oom(size_t bytes) {
     longjmp(oom_return, 1);
 }
 
-/* The folders of headers and libraries beside this executable: PREFIX/include/dtrc,
- * PREFIX/lib/dtrc. */
-static bool find_runtime(Arena *a, Diag *d, CgOptions *cg) {
-    char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0) return diag_error(d, (Place){0}, "cannot find the path of this executable");
-    self[n] = 0;
-    for (int up = 0; up < 2; up++) {
-        char *slash = strrchr(self, '/');
-        if (slash) *slash = 0;
-    }
-    cg->include_dir = arena_printf(a, "%s/include/dtrc", self);
-    cg->lib_dir = arena_printf(a, "%s/lib/dtrc", self);
-    const char *lib = arena_printf(a, "%s/libdtrt.a", cg->lib_dir);
-    if (access(lib, R_OK) == 0) return true;
-    diag_error(d, (Place){.file = lib}, "the runtime library is not there");
-    diag_hint(d, "dtrc finds it beside its own folder: PREFIX/bin/dtrc, PREFIX/lib/dtrc/libdtrt.a");
-    return false;
-}
-
-/* A folder for generated files that nobody keeps. */
-static bool temp_dir(Arena *a, Diag *d, const char **out) {
-    const char *base = getenv("TMPDIR");
-    char *dir = arena_printf(a, "%s/dtrc-XXXXXX", base && *base ? base : "/tmp");
-    if (!mkdtemp(dir))
-        return diag_error(d, (Place){.file = dir}, "cannot make a temporary folder: %s",
-                          strerror(errno));
-    *out = dir;
-    return true;
-}
-
-/* What cg_emit and a compiler that failed wrote. */
-static void remove_dir(Arena *a, const char *dir) {
-    static const char *const files[] = {"program.c", "Makefile", "manifest.json", "weights.bin",
-                                        "compiler.log"};
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        unlink(arena_printf(a, "%s/%s", dir, files[i]));
-    rmdir(dir);
-}
-
 static const char *default_output(Arena *a, const char *model) {
     const char *base = strrchr(model, '/');
     base = base ? base + 1 : model;
@@ -80,36 +40,19 @@ static bool check_output(Arena *a, Diag *d, const char *out) {
 }
 
 static int verb_compile(Arena *a, Diag *d, const Options *o) {
-    CgOptions cg = {.command = o->command,
-                    .model = o->model,
-                    .target = o->target,
-                    .seed = o->seed,
-                    .init = o->init};
-    if (o->stop == ST_NONE && !find_runtime(a, d, &cg)) return EXIT_MACHINE;
-    const char *out = o->out ? o->out : default_output(a, o->model);
-    if (o->stop == ST_NONE && (o->out || !o->emit) && !check_output(a, d, out)) return EXIT_MACHINE;
+    CgOptions cg = {0};
+    if (o->stop == ST_NONE && !trainer_runtime(a, d, &cg)) return EXIT_MACHINE;
+    const char *out = o->out || o->emit ? o->out : default_output(a, o->model);
+    if (o->stop == ST_NONE && out && !check_output(a, d, out)) return EXIT_MACHINE;
     Work w = {0};
     int status = pipeline_run(a, d, o, ST_PLAN, &w);
     if (status != EXIT_DONE || pipeline_stopped(o, ST_PLAN)) return status;
-    if (w.step == w.forward) {
-        diag_error(d, (Place){.file = o->model},
-                   "a text graph of a whole training step can be planned, but not compiled");
-        diag_hint(d, "a text graph without a loss is compiled like a model");
-        return EXIT_MODEL;
-    }
-    cg.loss = w.loss;
-    cg.opt = w.opt;
-    cg.model_sha256 = w.info.sha256 ? w.info.sha256 : "";
-    const char *dir = o->emit;
-    if (!dir && !temp_dir(a, d, &dir)) return EXIT_MACHINE;
-    bool ok = cg_emit(a, d, dir, w.forward, w.step, w.cost, w.plan, &cg);
-    if (ok && (o->out || !o->emit)) ok = cg_build(a, d, dir, out, &cg);
-    if (!o->emit) remove_dir(a, dir);
-    if (!ok) return EXIT_MACHINE;
+    status = trainer_make(a, d, o, &w, &cg, o->emit, out);
+    if (status != EXIT_DONE) return status;
     report_plan(stdout, o, &w);
     if (!o->json) {
         if (o->emit) printf("wrote the folder %s\n", o->emit);
-        if (o->out || !o->emit) printf("wrote the trainer %s\n", out);
+        if (out) printf("wrote the trainer %s\n", out);
     }
     return EXIT_DONE;
 }

@@ -54,7 +54,8 @@ static int load(Arena *a, Diag *d, const Options *o, Work *w) {
     const char *m = o->model;
     w->is_trace = trace_is(m);
     w->is_onnx = !w->is_trace && !ends_with(m, ".ir");
-    if (w->is_trace && o->verb == VERB_COMPILE) {
+    bool compiles = o->verb == VERB_COMPILE || o->measure;
+    if (w->is_trace && compiles) {
         diag_error(d, (Place){.file = m},
                    "a planning trace says how long operators take, not what they compute: it can "
                    "be planned, but not compiled");
@@ -65,7 +66,7 @@ static int load(Arena *a, Diag *d, const Options *o, Work *w) {
         w->forward = trace_read(a, d, m);
     } else if (w->is_onnx) {
         OnnxOptions x = o->onnx;
-        x.need_weights = o->verb == VERB_COMPILE && !strcmp(o->init, "keep");
+        x.need_weights = compiles && !strcmp(o->init, "keep");
         x.init_given = strcmp(o->init, "keep") != 0;
         w->forward = onnx_import(a, d, m, &x, &w->info);
         for (uint32_t i = 0; i < w->info.nnote && w->forward; i++)
