@@ -11,6 +11,7 @@
 #   traces    train the models in tests/data/traces at several budgets, compare with PyTorch
 #   ops       operator tests of ONNX (libonnx-testdata), forward
 #   hostile   broken models, hostile names, full disks, killed programs, wrong data
+#   failures  every few allocations of a trainer fail in turn; too little free memory
 #   planbench plans for ../shared/planbench and random logs, replayed by its score.py
 #   report    pages of dtrc plan and dtrc compare in headless Chromium (skipped where it does not run)
 #   install   install to a folder, compile and train from there
@@ -182,6 +183,10 @@ part() {
     hostile)
         need_build release
         suite hostile "$python" tests/hostile/run_hostile.py --dtrc build/release/bin/dtrc
+        ;;
+    failures)
+        need_build release
+        suite failures "$python" tests/core/run_failures.py --dtrc build/release/bin/dtrc
         ;;
     planbench)
         need_build release

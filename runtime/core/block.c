@@ -43,7 +43,10 @@ uint64_t dtrt_packed_max_bytes(const DtrtProgram *p) {
 const void *dtrt_tensor_plain(const DtrtProgram *p, const DtrtTensor *t, const void *at,
                               void *bounce) {
     if (t->conv < 0) return at;
-    if (p->unpack(t->conv, at, bounce)) return bounce;
+    dtrt_fence(true);
+    bool done = p->unpack(t->conv, at, bounce);
+    dtrt_fence(false);
+    if (done) return bounce;
     dtrt_error("the library could not convert weight %s to its plain layout",
                dtrt_name_str(t->name));
     return NULL;
@@ -105,7 +108,11 @@ Status dtrt_payload_read(Runtime *rt, uint64_t offset, void *buf, uint64_t bytes
 
 static Status load_packed(Runtime *rt, const DtrtTensor *t, void *bounce) {
     Status st = dtrt_payload_read(rt, t->file_offset, bounce, t->file_bytes);
-    if (st || rt->p->pack(t->conv, bounce, rt->block + t->offset)) return st;
+    if (st) return st;
+    dtrt_fence(true);
+    bool done = rt->p->pack(t->conv, bounce, rt->block + t->offset);
+    dtrt_fence(false);
+    if (done) return ST_OK;
     dtrt_error("the library could not convert weight %s to its packed layout",
                dtrt_name_str(t->name));
     return ST_MACHINE;

@@ -279,6 +279,14 @@ void dtrt_out_at(OutFile *f, uint64_t offset, const void *bytes, uint64_t n); /*
 Status dtrt_out_commit(OutFile *f);
 void dtrt_out_abort(OutFile *f);
 
+void dtrt_out_forget(void); /* removes the temporary files of all open ones; async-signal-safe */
+
+/* ---- fence.c: libraries that run out of memory ---- */
+void dtrt_fence_open(void); /* from here on no library ends the program without a message */
+void dtrt_fence_close(void);
+/* Around calls that create or convert library objects. */
+void dtrt_fence(bool on);
+
 /* ---- checkpoint.c ---- */
 /* safetensors files: weights, statistics and optimizer state; gradients of one step. */
 Status dtrt_checkpoint_save(Runtime *rt, const char *path, uint64_t steps);

@@ -41,7 +41,10 @@ static void set_context(Runtime *rt) {
 
 static Status open_library(Runtime *rt) {
     uint64_t before = dtrt_resident_bytes();
-    if (rt->p->init && !rt->p->init(&rt->ctx)) {
+    dtrt_fence(true);
+    bool made = !rt->p->init || rt->p->init(&rt->ctx);
+    dtrt_fence(false);
+    if (!made) {
         dtrt_error("the library's objects could not be created");
         return ST_MACHINE;
     }
@@ -53,6 +56,7 @@ static Status open_library(Runtime *rt) {
 static Status open_all(Runtime *rt) {
     Status st = check_outputs(&rt->o);
     if (st) return st;
+    dtrt_fence_open();
     set_context(rt);
     st = dtrt_payload_open(rt);
     if (!st) st = open_library(rt);
@@ -67,6 +71,7 @@ static void free_all(Runtime *rt) {
     dtrt_step_free(rt);
     dtrt_block_free(rt);
     dtrt_dynamic_free(&rt->dynamic);
+    dtrt_fence_close();
     free(rt->o.lr);
 }
 

@@ -13,6 +13,22 @@
 #include <unistd.h>
 
 #define BUFFER 65536
+#define OPEN 8
+
+static char *volatile unfinished[OPEN]; /* temporary files */
+
+static void replace(const char *old, char *with) {
+    for (int i = 0; i < OPEN; i++) {
+        if (unfinished[i] != old) continue;
+        unfinished[i] = with;
+        return;
+    }
+}
+
+void dtrt_out_forget(void) {
+    for (int i = 0; i < OPEN; i++)
+        if (unfinished[i]) unlink(unfinished[i]);
+}
 
 static Status fault(OutFile *f, const char *doing) {
     if (!f->failed) dtrt_error("%s: %s: %s", f->path, doing, strerror(errno));
@@ -48,6 +64,7 @@ Status dtrt_out_open(OutFile *f, const char *path) {
         return dtrt_no_memory(BUFFER);
     }
     f->fd = open_target(path, &f->tmp);
+    if (f->fd >= 0 && f->tmp) replace(NULL, f->tmp);
     return f->fd < 0 ? fault(f, "cannot be written") : ST_OK;
 }
 
@@ -113,6 +130,7 @@ static void sync_folder(const char *path) {
 
 static void release(OutFile *f) {
     if (f->fd >= 0) close(f->fd);
+    if (f->tmp) replace(f->tmp, NULL);
     free(f->tmp);
     free(f->buf);
     f->fd = -1;
