@@ -236,6 +236,10 @@ static bool follow(Twins *t, const Node *n) {
     case OP_Softmax:
     case OP_LogSoftmax: return aligned_node(t, n);
     case OP_Gather: return gather_node(t, n);
+    case OP_GroupNorm:
+        if (!tw_only(t, n->in[0]) || t->channels[n->in[0]] != 1) return false;
+        image_node(t, n);
+        return true;
     case OP_ReduceMax:
     case OP_ReduceMin:
     case OP_ReduceProd:

@@ -6,6 +6,7 @@
  *   k*x*clip(x + 3, 0, 6)                       -> 6k HardSwish  (A. Howard et al., ICCV 2019)
  *   d/sqrt(mean(d*d) + eps), d = x - mean(x)    -> LayerNorm     (J. Ba et al., 2016), also with
  *                                                  the scale and bias that follow
+ *   x/sqrt(mean(x*x) + eps)                     -> RmsNorm       (B. Zhang, R. Sennrich, 2019)
  *   conv, then relu; nobody else reads conv     -> Conv with relu
  *   matrix product, then + bias[N]              -> MatMul with bias
  *
@@ -209,6 +210,7 @@ typedef struct {
     ValueId x, scale, bias;
     uint32_t axis;
     double eps;
+    bool rms; /* RmsNorm */
 } Norm;
 
 /* v = mean of u over the last axes, kept as 1. */
@@ -246,6 +248,32 @@ static bool match_norm(const Graph *g, const Node *n, Norm *o) {
     if (axis != o->axis || !is_square_of(g, square, n->in[0])) return false;
     *o = (Norm){.x = of, .scale = NO_ID, .bias = NO_ID, .axis = axis, .eps = var.beta};
     return true;
+}
+
+/* x / sqrt(mean(x*x) + eps), also as a product with the reciprocal or with a power of -1/2. */
+static bool match_rms(const Graph *g, const Node *n, Norm *o) {
+    for (uint32_t i = 0; i < 2; i++) {
+        ValueId x = n->in[i], by = n->in[1 - i], square;
+        if (n->op == OP_Div && i) return false;
+        if (n->op != OP_Div && n->op != OP_Mul) return false;
+        const Node *inv = def_of(g, by, OP_Reciprocal), *pow = def_of(g, by, OP_PowScalar), *div;
+        const Node *root = NULL;
+        double c;
+        if (n->op == OP_Div) root = def_of(g, by, OP_Sqrt);
+        if (n->op == OP_Mul && inv) root = def_of(g, inv->in[0], OP_Sqrt);
+        if (n->op == OP_Mul && (div = def_of(g, by, OP_Div)) &&
+            scalar_constant(g, div->in[0], &c) && c == 1)
+            root = def_of(g, div->in[1], OP_Sqrt);
+        if (n->op == OP_Mul && pow && ir_get_f(pow, A_alpha, 1) == -0.5) root = pow;
+        if (!root) continue;
+        Affine mean = affine(g, root->in[0]);
+        if (mean.alpha != 1 || mean.beta < 0) continue;
+        if (!match_mean(g, mean.base, &square, &o->axis) || !is_square_of(g, square, x)) continue;
+        *o = (Norm){
+            .x = x, .scale = NO_ID, .bias = NO_ID, .axis = o->axis, .eps = mean.beta, .rms = true};
+        return true;
+    }
+    return false;
 }
 
 /* The only reader of v, when it is of the given kind and its other operand varies along the
@@ -291,12 +319,14 @@ static void put_norm(Patterns *t, const Node *n, Norm *x) {
     Shape inner = {.rank = s->rank - x->axis};
     for (uint32_t i = 0; i < inner.rank; i++) inner.dim[i] = s->dim[x->axis + i];
     const Node *mul = weight_step(t, n->out[0], OP_Mul, x->axis, &x->scale);
-    const Node *add = mul ? weight_step(t, mul->out[0], OP_Add, x->axis, &x->bias) : NULL;
+    const Node *add =
+        mul && !x->rms ? weight_step(t, mul->out[0], OP_Add, x->axis, &x->bias) : NULL;
     ValueId in[3] = {t->r.map[x->x], NO_ID, NO_ID};
     in[1] = mul ? weight(t, n, x->scale, &inner) : ones(t, n->name, &inner);
     if (add) in[2] = weight(t, n, x->bias, &inner);
     Attr at[2] = {attr_i(t->r.a, A_axis, x->axis), attr_f(t->r.a, A_eps, x->eps)};
-    ValueId y = op_make_attr(t->r.g, n->phase, OP_LayerNorm, n->name, add ? 3 : 2, in, at, 2);
+    OpCode op = x->rms ? OP_RmsNorm : OP_LayerNorm;
+    ValueId y = op_make_attr(t->r.g, n->phase, op, n->name, add ? 3 : 2, in, at, 2);
     const Node *last = add ? add : mul ? mul : n;
     rw_replace(&t->r, n->out[0], y);
     if (mul) rw_replace(&t->r, mul->out[0], y);
@@ -351,7 +381,7 @@ static bool put_pattern(Patterns *t, const Node *n) {
         put_activation(t, n, &act);
         return true;
     }
-    if (match_norm(t->r.old, n, &norm)) {
+    if (match_norm(t->r.old, n, &norm) || match_rms(t->r.old, n, &norm)) {
         put_norm(t, n, &norm);
         return true;
     }

@@ -405,10 +405,16 @@ Res make_gemm(Ctx *c);
 Res make_matmul(Ctx *c);
 Res make_pool(Ctx *c);
 Res make_batch_norm(Ctx *c);
-Res make_layer_norm(Ctx *c);
 Res make_softmax(Ctx *c);
 Res make_dropout(Ctx *c);
 
+Res make_layer_norm(Ctx *c);
+Res make_instance_norm(Ctx *c);
+Res make_group_norm(Ctx *c);
+Res make_lp_norm(Ctx *c);
+Res make_mean_variance_norm(Ctx *c);
+
+Res make_loss(Ctx *c);
 Res make_rnn(Ctx *c);
 
 #endif

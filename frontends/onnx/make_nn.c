@@ -302,42 +302,6 @@ Res make_batch_norm(Ctx *c) {
     return bind(c, 0, emit(c, OP_BatchNorm, "", 5, in, 3, attr));
 }
 
-/* Scale and bias of the normalised axes; fewer leading ones than the file may write. */
-static Res norm_weight(const Ctx *c, uint32_t i, uint32_t axis, ValueId *out) {
-    const Shape *x = shape_in(c, 0), *s = shape_in(c, i);
-    Shape inner = {.rank = x->rank - axis};
-    for (uint32_t k = 0; k < inner.rank; k++) inner.dim[k] = x->dim[axis + k];
-    uint64_t want = 0, have = 1;
-    shape_count(&inner, &want);
-    shape_count(s, &have);
-    *out = value_in(c, i);
-    if (shape_eq(s, &inner)) return OK;
-    if (want != have)
-        return ctx_skip(c, "input %u of shape %s for normalised axes %s", i,
-                        shape_str(c->x->tmp, s), shape_str(c->x->tmp, &inner));
-    *out = emit_view(c, i == 1 ? ".scale" : ".bias", *out, &inner);
-    return *out == NO_ID ? FAIL : OK;
-}
-
-Res make_layer_norm(Ctx *c) {
-    int64_t given;
-    uint32_t axis, nin = has_in(c, 2) ? 3 : 2;
-    double eps;
-    ValueId in[3] = {value_in(c, 0), NO_ID, NO_ID};
-    MUST(attr_int(c, "axis", -1, &given));
-    MUST(axis_of(c, given, shape_in(c, 0)->rank, &axis));
-    MUST(attr_real(c, "epsilon", 1e-5, &eps));
-    for (uint32_t i = 1; i < nin; i++) MUST(norm_weight(c, i, axis, &in[i]));
-    Attr attr[] = {attr_i(c->x->tmp, A_axis, axis), attr_f(c->x->tmp, A_eps, eps)};
-    ValueId y = emit(c, OP_LayerNorm, "", nin, in, 2, attr);
-    if (y == NO_ID) return FAIL;
-    const Graph *g = c->x->g;
-    NodeId n = g->value[y].def;
-    MUST(bind(c, 0, y));
-    MUST(bind(c, 1, g->node[n].out[1]));
-    return bind(c, 2, g->node[n].out[2]);
-}
-
 /* Softmax and LogSoftmax. Before operator set 13 the axes from `axis` on are one. */
 Res make_softmax(Ctx *c) {
     bool old = c->x->opset < 13;

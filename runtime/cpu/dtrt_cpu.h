@@ -101,6 +101,19 @@ void dtrt_layernorm(const float *x, const float *scale, const float *bias, float
                     float *invstd, int64_t rows, int64_t n, float eps);
 void dtrt_layernorm_grad_x(const float *dy, const float *x, const float *scale, const float *mean,
                            const float *invstd, float *dx, int64_t rows, int64_t n);
+/* group_norm.c: x [n, c, s], or [n, s, c] with channels_last; scale, bias [c]; mean, invstd [n,
+ * group] */
+void dtrt_groupnorm(const float *x, const float *scale, const float *bias, float *y, float *mean,
+                    float *invstd, int64_t n, int64_t c, int64_t s, int64_t group,
+                    int channels_last, float eps);
+void dtrt_groupnorm_grad_x(const float *dy, const float *x, const float *scale, const float *mean,
+                           const float *invstd, float *dx, int64_t n, int64_t c, int64_t s,
+                           int64_t group, int channels_last);
+/* rows as for LayerNorm; inv [rows] (NULL: not wanted) */
+void dtrt_rmsnorm(const float *x, const float *scale, float *y, float *inv, int64_t rows, int64_t n,
+                  float eps);
+void dtrt_rmsnorm_grad_x(const float *dy, const float *x, const float *scale, const float *inv,
+                         float *dx, int64_t rows, int64_t n);
 /* r = momentum*r + (1-momentum)*batch for n channels */
 void dtrt_bn_update(float *rmean, float *rvar, const float *mean, const float *var, int64_t n,
                     float momentum);

@@ -82,6 +82,42 @@ static void run_layer_norm(const RefCall *c) {
     }
 }
 
+static void run_rms_norm(const RefCall *c) {
+    const DtrtRefValue *s = dtrt_ref_in_shape(c, 0);
+    const double *x = dtrt_ref_in(c, 0), *scale = dtrt_ref_in(c, 1);
+    int64_t axis = dtrt_ref_i(c->n, "axis", -1), rows = 1, n = 1;
+    if (axis < 0) axis += s->rank;
+    for (int i = 0; i < s->rank; i++) *(i < axis ? &rows : &n) *= s->dim[i];
+    for (int64_t r = 0; r < rows; r++) {
+        double square = 0;
+        for (int64_t i = 0; i < n; i++) square += x[r * n + i] * x[r * n + i];
+        double inv = 1 / sqrt(square / (double)n + dtrt_ref_f(c->n, "eps", 1e-5));
+        for (int64_t i = 0; i < n; i++) c->y[0][r * n + i] = x[r * n + i] * inv * scale[i];
+        if (c->y[1]) c->y[1][r] = inv;
+    }
+}
+
+/* Channels first: a group of an image is a channel of [images, groups, rest]. */
+static void run_group_norm(const RefCall *c) {
+    const DtrtRefValue *s = dtrt_ref_in_shape(c, 0);
+    const double *x = dtrt_ref_in(c, 0), *scale = dtrt_ref_in(c, 1), *bias = dtrt_ref_in(c, 2);
+    int64_t group = dtrt_ref_i(c->n, "group", 1), channels = s->dim[1], inner = 1;
+    double eps = dtrt_ref_f(c->n, "eps", 1e-5);
+    for (int k = 2; k < s->rank; k++) inner *= s->dim[k];
+    int64_t per = channels / group * inner;
+    for (int64_t r = 0; r < s->dim[0] * group; r++) {
+        double mean, var;
+        channel_stats(x, 1, s->dim[0] * group, per, r, &mean, &var);
+        double invstd = 1 / sqrt(var + eps);
+        for (int64_t i = 0; i < per; i++) {
+            int64_t k = r % group * (channels / group) + i / inner;
+            c->y[0][r * per + i] = (x[r * per + i] - mean) * invstd * scale[k] + bias[k];
+        }
+        if (c->y[1]) c->y[1][r] = mean;
+        if (c->y[2]) c->y[2][r] = invstd;
+    }
+}
+
 static void run_softmax(const RefCall *c) {
     const double *x = dtrt_ref_in(c, 0);
     bool log_form = !strcmp(c->n->op, "LogSoftmax");
@@ -103,5 +139,7 @@ RefOp *dtrt_ref_norm(const char *op) {
     if (!strcmp(op, "ReduceSum")) return run_reduce_sum;
     if (!strcmp(op, "BatchNorm")) return run_batch_norm;
     if (!strcmp(op, "LayerNorm")) return run_layer_norm;
+    if (!strcmp(op, "GroupNorm")) return run_group_norm;
+    if (!strcmp(op, "RmsNorm")) return run_rms_norm;
     return !strcmp(op, "Softmax") || !strcmp(op, "LogSoftmax") ? run_softmax : NULL;
 }

@@ -175,6 +175,87 @@ static void check_layernorm(int64_t rows, int64_t n, int with_bias) {
     free(wx);
 }
 
+/* Both orders of channels; element (b, k, i) of image b, channel k, place i. */
+static void check_groupnorm(int64_t n, int64_t c, int64_t s, int64_t group, int last) {
+    int64_t total = n * c * s, per = c / group;
+    Buf x = buf_random(total, 0), dy = buf_random(total, 0), scale = buf_random(c, 0),
+        bias = buf_random(c, 0);
+    Buf y = buf_new(x.n, 0), y2 = buf_new(x.n, 1), mean = buf_new((size_t)(n * group) * 4, 0);
+    Buf inv = buf_new(mean.n, 0), dx = buf_new(x.n, 0), dx2 = buf_new(x.n, 1);
+    double *wy = malloc((size_t)total * 8), *wx = malloc((size_t)total * 8);
+#define AT(j) ((last) ? (b * s + (j) % s) * c + g * per + (j) / s : (b * c + g * per) * s + (j))
+    for (int64_t r = 0; r < n * group; r++) {
+        int64_t b = r / group, g = r % group, size = per * s;
+        double m = 0.0, q = 0.0, sum = 0.0, dot = 0.0;
+        for (int64_t j = 0; j < size; j++) m += (double)buf_f(&x)[AT(j)] / (double)size;
+        for (int64_t j = 0; j < size; j++)
+            q += pow((double)buf_f(&x)[AT(j)] - m, 2.0) / (double)size;
+        q = 1.0 / sqrt(q + 1e-5);
+        for (int64_t j = 0; j < size; j++) {
+            double hat = ((double)buf_f(&x)[AT(j)] - m) * q,
+                   w = (double)buf_f(&scale)[g * per + j / s];
+            double h = (double)buf_f(&dy)[AT(j)] * w;
+            wy[AT(j)] = hat * w + (double)buf_f(&bias)[g * per + j / s];
+            sum += h / (double)size;
+            dot += h * hat / (double)size;
+        }
+        for (int64_t j = 0; j < size; j++) {
+            double hat = ((double)buf_f(&x)[AT(j)] - m) * q,
+                   w = (double)buf_f(&scale)[g * per + j / s];
+            wx[AT(j)] = q * ((double)buf_f(&dy)[AT(j)] * w - sum - hat * dot);
+        }
+    }
+#undef AT
+    const float *px = buf_f(&x), *ps = buf_f(&scale), *pb = buf_f(&bias), *pd = buf_f(&dy);
+    dtrt_groupnorm(px, ps, pb, buf_f(&y), buf_f(&mean), buf_f(&inv), n, c, s, group, last, 1e-5f);
+    dtrt_groupnorm_grad_x(pd, px, ps, buf_f(&mean), buf_f(&inv), buf_f(&dx), n, c, s, group, last);
+    OTHER_THREADS(dtrt_groupnorm(px, ps, pb, buf_f(&y2), buf_f(&mean), buf_f(&inv), n, c, s, group,
+                                 last, 1e-5f));
+    OTHER_THREADS(dtrt_groupnorm_grad_x(pd, px, ps, buf_f(&mean), buf_f(&inv), buf_f(&dx2), n, c, s,
+                                        group, last));
+    CHECK_CLOSE("group norm", buf_f(&y), wy, total, 3e-6);
+    CHECK_CLOSE("group norm gradient", buf_f(&dx), wx, total, 1e-5);
+    CHECK_SAME("group norm", y, y2);
+    CHECK_SAME("group norm gradient", dx, dx2);
+    Buf *all[] = {&x, &dy, &scale, &bias, &y, &y2, &mean, &inv, &dx, &dx2};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) buf_free(all[i]);
+    free(wy);
+    free(wx);
+}
+
+static void check_rmsnorm(int64_t rows, int64_t n) {
+    int64_t total = rows * n;
+    Buf x = buf_random(total, 0), dy = buf_random(total, 0), scale = buf_random(n, 0);
+    Buf y = buf_new(x.n, 0), inv = buf_new((size_t)rows * 4, 0), dx = buf_new(x.n, 0);
+    Buf y2 = buf_new(x.n, 1), dx2 = buf_new(x.n, 1);
+    double *wy = malloc((size_t)total * 8), *wx = malloc((size_t)total * 8);
+    for (int64_t r = 0; r < rows; r++) {
+        const float *v = buf_f(&x) + r * n, *g = buf_f(&dy) + r * n, *s = buf_f(&scale);
+        double q = 0.0, dot = 0.0;
+        for (int64_t i = 0; i < n; i++) q += pow((double)v[i], 2.0) / (double)n;
+        q = 1.0 / sqrt(q + 1e-5);
+        for (int64_t i = 0; i < n; i++) {
+            wy[r * n + i] = (double)v[i] * q * (double)s[i];
+            dot += (double)g[i] * (double)s[i] * (double)v[i] * q / (double)n;
+        }
+        for (int64_t i = 0; i < n; i++)
+            wx[r * n + i] = q * ((double)g[i] * (double)s[i] - (double)v[i] * q * dot);
+    }
+    const float *px = buf_f(&x), *ps = buf_f(&scale), *pd = buf_f(&dy);
+    dtrt_rmsnorm(px, ps, buf_f(&y), buf_f(&inv), rows, n, 1e-5f);
+    dtrt_rmsnorm_grad_x(pd, px, ps, buf_f(&inv), buf_f(&dx), rows, n);
+    OTHER_THREADS(dtrt_rmsnorm(px, ps, buf_f(&y2), NULL, rows, n, 1e-5f));
+    OTHER_THREADS(dtrt_rmsnorm_grad_x(pd, px, ps, buf_f(&inv), buf_f(&dx2), rows, n));
+    CHECK_CLOSE("rms norm", buf_f(&y), wy, total, 2e-6);
+    CHECK_CLOSE("rms norm gradient", buf_f(&dx), wx, total, 3e-6);
+    CHECK_SAME("rms norm", y, y2);
+    CHECK_SAME("rms norm gradient", dx, dx2);
+    Buf *all[] = {&x, &dy, &scale, &y, &inv, &dx, &y2, &dx2};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) buf_free(all[i]);
+    free(wy);
+    free(wx);
+}
+
 static void check_bn_update(void) {
     float rm[2] = {1.0f, 2.0f}, rv[2] = {4.0f, 8.0f}, m[2] = {3.0f, 0.0f}, v[2] = {0.0f, 4.0f};
     dtrt_bn_update(rm, rv, m, v, 2, 0.75f); /* 0.75 * old + 0.25 * new */
@@ -253,6 +334,16 @@ int main(void) {
     check_layernorm(50, 768, 1);
     check_layernorm(3, 5, 0);
     check_layernorm(1, 1, 1);
+    check_rmsnorm(50, 768);
+    check_rmsnorm(2, 5);
+    for (int last = 0; last < 2; last++) {
+        check_groupnorm(3, 32, 100, 4, last);
+        check_groupnorm(2, 6, 37, 6, last);   /* instance norm */
+        check_groupnorm(2, 200, 50, 2, last); /* groups wider than a block */
+        check_groupnorm(2, 200, 50, 200, last);
+        check_groupnorm(1, 130, 3, 1, last);
+        check_groupnorm(1, 1, 20, 1, last);
+    }
     check_bn_update();
     for (unsigned mask = 0; mask < 32; mask++) check_sum(5, dims, mask);
     for (unsigned mask = 0; mask < 8; mask++) check_sum(3, tall, mask);

@@ -14,7 +14,6 @@ static const struct {
 } refused[] = {{"deeplabv3_resnet50", "Resize"},
                {"embeddingbag_text", "Loop"},
                {"espcn_superres", "DepthToSpace"},
-               {"groupnorm_cnn", "InstanceNormalization"},
                {"siamese_arcface", "ReduceL2"},
                {"textcnn", "ReduceMax"},
                {"unet_bilinear", "Resize"},

@@ -237,6 +237,18 @@ static void test_norm(void) {
     input(VALUES(10, 10), DIMS(2));
     REAL("eps", 0);
     EXPECT(run(DTRT_F32, DIMS(1, 2)), -10, 10);
+    begin("RmsNorm"); /* mean of squares 4 */
+    input(VALUES(2, -2), DIMS(1, 2));
+    input(VALUES(10, 3), DIMS(2));
+    REAL("eps", 0);
+    EXPECT(run(DTRT_F32, DIMS(1, 2)), 10, -3);
+    begin("GroupNorm"); /* channels 0, 1: mean 2, deviation 1; 2, 3: mean 10, deviation 5 */
+    input(VALUES(1, 3, 1, 3, 5, 5, 15, 15), DIMS(1, 4, 2));
+    input(VALUES(1, 1, 2, 1), DIMS(4));
+    input(VALUES(0, 7, 0, 0), DIMS(4));
+    INTS("group", 2);
+    REAL("eps", 0);
+    EXPECT(run(DTRT_F32, DIMS(1, 4, 2)), -1, 1, 6, 8, -2, -2, 1, 1);
     begin("Softmax"); /* 1 : 3 down the columns */
     input(VALUES(0, 1000, log(3), 1000), DIMS(2, 2));
     INTS("axis", 0);

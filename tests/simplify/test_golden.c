@@ -23,14 +23,24 @@ static const struct {
     const char *name;
     Graph *(*pass)(Arena *, const Graph *);
 } cases[] = {
-    {"image", images},           {"shuffle", images},
-    {"patches", images},         {"plain", images},
-    {"norm", forward},           {"activations", forward},
-    {"library", forward},        {"bn_block", fuse_graph},
-    {"forward", fuse_graph},     {"memory", fuse_graph},
-    {"update", fuse_graph},      {"swish", fuse_graph},
-    {"update_view", fuse_graph}, {"factors", forward},
-    {"parts", simplify_clean},   {"sums", sums},
+    {"image", images},
+    {"shuffle", images},
+    {"patches", images},
+    {"plain", images},
+    {"norm", forward},
+    {"activations", forward},
+    {"library", forward},
+    {"bn_block", fuse_graph},
+    {"forward", fuse_graph},
+    {"memory", fuse_graph},
+    {"update", fuse_graph},
+    {"swish", fuse_graph},
+    {"update_view", fuse_graph},
+    {"factors", forward},
+    {"parts", simplify_clean},
+    {"sums", sums},
+    {"rms", forward},
+    {"group", forward},
 };
 
 int main(void) {

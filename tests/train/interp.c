@@ -339,6 +339,74 @@ static void layer_norm_grad(const Call *c) {
     }
 }
 
+static void rms_norm(const Call *c) {
+    bool grad = c->op == OP_RmsNormGradX;
+    uint64_t rows, n;
+    rows_of(c, &c->in[grad].s, -1, &rows, &n);
+    for (uint64_t r = 0; r < rows; r++) {
+        const double *x = c->in[grad].x + r * n, *w = c->in[grad + 1].x;
+        double sum = 0, inv = grad ? c->in[3].x[r] : 0;
+        for (uint64_t i = 0; i < n; i++)
+            sum += (grad ? c->in[0].x[r * n + i] * w[i] * inv : x[i]) * x[i] / (double)n;
+        if (!grad) c->out[1].x[r] = inv = 1 / sqrt(sum + call_f(c, A_eps, 1e-5));
+        for (uint64_t i = 0; i < n; i++)
+            c->out[0].x[r * n + i] =
+                grad ? inv * (c->in[0].x[r * n + i] * w[i] - x[i] * inv * sum) : x[i] * inv * w[i];
+    }
+}
+
+/* ---- group norm: elements of group g of image b, one after another ---- */
+typedef struct {
+    uint64_t c, s, per;
+    bool last;
+} Grouping;
+
+static Grouping grouping(const Call *c, const Shape *x) {
+    Grouping q = {.s = 1, .last = call_i(c, A_channels_last, 0) != 0};
+    uint32_t axis = q.last ? x->rank - 1 : 1;
+    for (uint32_t k = 1; k < x->rank; k++)
+        if (k != axis) q.s *= (uint64_t)x->dim[k];
+    q.c = (uint64_t)x->dim[axis];
+    q.per = q.c / (uint64_t)call_i(c, A_group, 1);
+    return q;
+}
+
+/* Place of element i of group g; *k its channel. */
+static uint64_t group_at(Grouping q, uint64_t b, uint64_t g, uint64_t i, uint64_t *k) {
+    uint64_t s = i % q.s;
+    *k = g * q.per + i / q.s;
+    return q.last ? (b * q.s + s) * q.c + *k : (b * q.c + *k) * q.s + s;
+}
+
+static void group_norm(const Call *c) {
+    bool grad = c->op == OP_GroupNormGradX;
+    const Ten *x = &c->in[grad];
+    const double *w = c->in[grad + 1].x;
+    Grouping q = grouping(c, &x->s);
+    uint64_t groups = q.c / q.per, n = q.per * q.s, k;
+    for (uint64_t r = 0; r < (uint64_t)x->s.dim[0] * groups; r++) {
+        uint64_t b = r / groups, g = r % groups;
+        double mean = 0, var = 0, inv, sum = 0, dot = 0;
+        for (uint64_t i = 0; i < n; i++) mean += x->x[group_at(q, b, g, i, &k)] / (double)n;
+        for (uint64_t i = 0; i < n; i++)
+            var += pow(x->x[group_at(q, b, g, i, &k)] - mean, 2) / (double)n;
+        inv = grad ? c->in[4].x[r] : 1 / sqrt(var + call_f(c, A_eps, 1e-5));
+        for (uint64_t i = 0; i < n && grad; i++) {
+            uint64_t at = group_at(q, b, g, i, &k);
+            sum += c->in[0].x[at] * w[k] / (double)n;
+            dot += c->in[0].x[at] * w[k] * (x->x[at] - mean) * inv / (double)n;
+        }
+        for (uint64_t i = 0; i < n; i++) {
+            uint64_t at = group_at(q, b, g, i, &k);
+            double xhat = (x->x[at] - mean) * inv;
+            c->out[0].x[at] = grad ? inv * (c->in[0].x[at] * w[k] - sum - xhat * dot)
+                                   : xhat * w[k] + c->in[2].x[k];
+        }
+        if (!grad) c->out[1].x[r] = mean;
+        if (!grad) c->out[2].x[r] = inv;
+    }
+}
+
 /* ---- softmax, losses: [outer, n, inner] ---- */
 typedef struct {
     uint64_t outer, n, inner;
@@ -452,6 +520,10 @@ void interp_call(const Call *c) {
     case OP_BnGradReduce: columns(c); return;
     case OP_LayerNorm: layer_norm(c); return;
     case OP_LayerNormGradX: layer_norm_grad(c); return;
+    case OP_GroupNorm:
+    case OP_GroupNormGradX: group_norm(c); return;
+    case OP_RmsNorm:
+    case OP_RmsNormGradX: rms_norm(c); return;
     case OP_Softmax:
     case OP_LogSoftmax:
     case OP_SoftmaxGrad:
