@@ -176,15 +176,15 @@ static void test_norms(void) {
 
 static void test_groups(void) {
     check("%0 input f32[2,6,5] \"x\" %1 param f32[6] \"w\" %2 param f32[6] \"b\""
-          "fwd %3 f32[2,6,5] \"y\", %4 f32[2,3] \"m\", %5 f32[2,3] \"i\" = GroupNorm(%0, %1, %2) "
+          "%3 param f32[5] \"v\""
+          "fwd %4 f32[2,6,5] \"y\", %5 f32[2,3] \"m\", %6 f32[2,3] \"i\" = GroupNorm(%0, %1, %2) "
           "{group=3, eps=0.5} \"n\""
-          "bwd %6 f32[2,6,5] \"dx\" = GroupNormGradX(%3, %0, %1, %4, %5) {group=3} \"d\""
-          "fwd %7 f32[2,6,5] \"r\", %8 f32[2,6,1] \"s\" = RmsNorm(%0, %9) {axis=-1, eps=0.5} \"q\""
-          "bwd %10 f32[2,6,5] \"e\" = RmsNormGradX(%7, %0, %9, %8) {axis=-1} \"f\""
-          "%9 param f32[5] \"v\"",
+          "fwd %7 f32[2,6,5] \"r\", %8 f32[2,6,1] \"s\" = RmsNorm(%0, %3) {axis=-1, eps=0.5} \"q\""
+          "bwd %9 f32[2,6,5] \"dx\" = GroupNormGradX(%4, %0, %1, %5, %6) {group=3} \"d\""
+          "bwd %10 f32[2,6,5] \"e\" = RmsNormGradX(%7, %0, %3, %8) {axis=-1} \"f\"",
           "    dtrt_groupnorm(p[0], p[1], p[2], p[3], p[4], p[5], 2, 6, 5, 3, 0, 0.5f);\n"
-          "    dtrt_groupnorm_grad_x(p[0], p[1], p[2], p[3], p[4], p[5], 2, 6, 5, 3, 0);\n"
           "    dtrt_rmsnorm(p[0], p[1], p[2], p[3], 12, 5, 0.5f);\n"
+          "    dtrt_groupnorm_grad_x(p[0], p[1], p[2], p[3], p[4], p[5], 2, 6, 5, 3, 0);\n"
           "    dtrt_rmsnorm_grad_x(p[0], p[1], p[2], p[3], p[4], 12, 5);\n");
 }
 
