@@ -209,7 +209,7 @@ part() {
     fuzz) need_build release && suite fuzz fuzz ;;
     fast) part build && part unit && part includes && part format ;;
     *)
-        say "unknown part '$1': build unit includes format traces ops hostile planbench report install dev fuzz fast"
+        say "unknown part '$1': build unit includes format traces ops hostile failures planbench report install dev fuzz fast"
         exit 2
         ;;
     esac
@@ -227,6 +227,6 @@ need_packages $packages_build $packages_python $packages_test || {
     say "0 passed, 1 failed, 0 skipped"
     exit 1
 }
-[ $# -gt 0 ] || set -- build unit includes format traces ops hostile planbench report install dev fuzz
+[ $# -gt 0 ] || set -- build unit includes format traces ops hostile failures planbench report install dev fuzz
 for p in "$@"; do part "$p"; done
 finish
