@@ -173,6 +173,10 @@ void dtrt_convert(DataType type, const void *src, DtrtType want, void *dst, uint
 int64_t dtrt_synthetic_limit(const DtrtProgram *p, int tensor);
 void dtrt_synthetic_fill(Runtime *rt, const Feed *f, uint64_t step);
 
+/* A step that computes longer than this many times the time without recomputation is no schedule.
+ */
+enum { DYNAMIC_THRASH = 8 };
+
 /* ---- dynamic.c: a schedule made at run time ------------------------------------------------- */
 typedef struct {
     DtrtSchedule schedule;     /* owned */

@@ -18,7 +18,6 @@
 
 enum {
     ALIGN = 256,  /* of offsets in the arena, as the planner has it */
-    THRASH = 8,   /* a step of more than this many times the time without recomputation */
     SMALLER = 24, /* smaller capacities tried when a heuristic ends in a dead end */
 };
 /* Elementary steps of the engine, some 10 ns each, that all plays of one limit may take together;
@@ -280,7 +279,8 @@ static bool play(Search *s, const Score *score, int way, uint64_t capacity) {
                     .regret = score->lookahead,
                     .window = way & WINDOW,
                     .two_ended = way & TWO_ENDED,
-                    .cost_limit = base < UINT64_MAX / THRASH ? base * THRASH : UINT64_MAX,
+                    .cost_limit =
+                        base < UINT64_MAX / DYNAMIC_THRASH ? base * DYNAMIC_THRASH : UINT64_MAX,
                     .work_limit = s->found ? s->work : WORK};
     if (s->found) {
         if (!s->work || !s->best->cost_ns) return false;
