@@ -40,7 +40,7 @@ codegen core'
 
 # Library headers and the only folders that may include them.
 doors='onnx.pb-c.h|protobuf-c/ frontends/onnx/
-cjson/ compiler/plan/|compiler/cost/|frontends/trace/
+cjson/ compiler/plan/|compiler/cost/|frontends/trace/|runtime/core/
 glpk.h compiler/plan/glpk.c
 zlib.h frontends/trace/|runtime/core/
 dnnl.h|oneapi/dnnl runtime/cpu/'

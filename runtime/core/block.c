@@ -61,7 +61,7 @@ uint64_t dtrt_resident_bytes(void) {
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static bool read_all(int fd, void *buf, uint64_t n, uint64_t offset) {
+bool dtrt_read_at(int fd, void *buf, uint64_t n, uint64_t offset) {
     uint8_t *at = buf;
     while (n) {
         ssize_t got = pread(fd, at, n < 1u << 30 ? (size_t)n : 1u << 30, (off_t)offset);
@@ -83,7 +83,7 @@ Status dtrt_payload_open(Runtime *rt) {
         dtrt_error("the program's own file cannot be opened: %s", strerror(errno));
         return ST_MACHINE;
     }
-    if (end < (off_t)sizeof f || !read_all(rt->exe, &f, sizeof f, (uint64_t)end - sizeof f) ||
+    if (end < (off_t)sizeof f || !dtrt_read_at(rt->exe, &f, sizeof f, (uint64_t)end - sizeof f) ||
         memcmp(f.magic, DTRT_PAYLOAD_MAGIC, sizeof f.magic) || f.bytes > (uint64_t)end - sizeof f)
         return ST_OK;
     rt->payload = (uint64_t)end - sizeof f - f.bytes;
@@ -101,16 +101,14 @@ Status dtrt_payload_read(Runtime *rt, uint64_t offset, void *buf, uint64_t bytes
             "again");
         return ST_DATA;
     }
-    if (read_all(rt->exe, buf, bytes, rt->payload + offset)) return ST_OK;
+    if (dtrt_read_at(rt->exe, buf, bytes, rt->payload + offset)) return ST_OK;
     dtrt_error("the program's own file cannot be read: %s", strerror(errno));
     return ST_MACHINE;
 }
 
-static Status load_packed(Runtime *rt, const DtrtTensor *t, void *bounce) {
-    Status st = dtrt_payload_read(rt, t->file_offset, bounce, t->file_bytes);
-    if (st) return st;
+Status dtrt_tensor_pack(Runtime *rt, const DtrtTensor *t, const void *plain) {
     dtrt_fence(true);
-    bool done = rt->p->pack(t->conv, bounce, rt->block + t->offset);
+    bool done = rt->p->pack(t->conv, plain, rt->block + t->offset);
     dtrt_fence(false);
     if (done) return ST_OK;
     dtrt_error("the library could not convert weight %s to its packed layout",
@@ -121,12 +119,8 @@ static Status load_packed(Runtime *rt, const DtrtTensor *t, void *bounce) {
 /* Weights without initial values, and optimizer state, start as the zeros of the fresh mapping. */
 Status dtrt_block_load(Runtime *rt) {
     const DtrtProgram *p = rt->p;
-    uint64_t need = dtrt_packed_max_bytes(p);
-    void *own = NULL, *bounce = rt->block + p->persistent_bytes;
-    if (need > rt->s->arena_bytes) {
-        bounce = own = malloc((size_t)need);
-        if (!own) return dtrt_no_memory(need);
-    }
+    void *own, *bounce = dtrt_idle_bounce(rt, &own);
+    if (!bounce) return ST_MACHINE;
     Status st = ST_OK;
     for (uint32_t i = 0; i < p->ntensor && !st; i++) {
         const DtrtTensor *t = &p->tensor[i];
@@ -136,7 +130,8 @@ Status dtrt_block_load(Runtime *rt) {
                        dtrt_name_str(t->name), t->file_bytes, dtrt_tensor_plain_bytes(t));
             st = ST_DATA;
         } else if (t->conv >= 0) {
-            st = load_packed(rt, t, bounce);
+            st = dtrt_payload_read(rt, t->file_offset, bounce, t->file_bytes);
+            if (!st) st = dtrt_tensor_pack(rt, t, bounce);
         } else {
             st = dtrt_payload_read(rt, t->file_offset, rt->block + t->offset, t->file_bytes);
         }

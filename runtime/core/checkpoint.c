@@ -9,83 +9,95 @@
 #include <string.h>
 
 typedef struct {
-    int tensor;
-    char *name;      /* as a JSON string, unique */
-    uint64_t offset; /* from the end of the header */
-} Entry;
-
-typedef struct {
-    uint32_t n;
-    Entry *entry;
-    uint64_t bytes; /* of all tensors */
-    uint64_t start; /* of the first tensor in the file */
+    TensorNames names;
+    uint64_t *offset; /* from the end of the header */
+    uint64_t bytes;   /* of all tensors */
+    uint64_t start;   /* of the first tensor in the file */
 } Index;
 
-static const char *const dtype[] = {"F32", "F64", "I64", "I32", "U8", "BOOL"};
+const char *dtrt_safetensors_type(DtrtType t) {
+    static const char *const name[] = {"F32", "F64", "I64", "I32", "U8", "BOOL"};
+    return name[t];
+}
 
-static char *json_name(const DtrtProgram *p, const DtrtTensor *t, uint32_t suffix) {
-    char *text = NULL, *name = NULL;
-    size_t n;
+/* ---- names of tensors in a file ----------------------------------------------------------- */
+
+static char *tensor_name(const DtrtProgram *p, const DtrtTensor *t, uint32_t suffix) {
+    char *name = NULL, *longer = NULL;
     int rc = t->role == DTRT_STATE
                  ? asprintf(&name, "optim.%c.%s", t->state_kind, p->tensor[t->param].name)
                  : asprintf(&name, "%s", t->name);
-    if (rc >= 0 && suffix) {
-        char *longer = NULL;
-        rc = asprintf(&longer, "%s#%u", name, suffix);
-        free(name);
-        name = longer;
-    }
     if (rc < 0) return NULL;
-    FILE *f = open_memstream(&text, &n);
-    if (f) {
-        dtrt_json_string(f, name);
-        fclose(f);
-    }
+    if (!suffix) return name;
+    rc = asprintf(&longer, "%s#%u", name, suffix);
     free(name);
-    return text;
+    return rc < 0 ? NULL : longer;
 }
 
-static bool is_taken(const Index *x, const char *name) {
-    if (!strcmp(name, "\"__metadata__\"")) return true;
+static bool is_taken(const TensorNames *x, const char *name) {
+    if (!strcmp(name, "__metadata__")) return true;
     for (uint32_t i = 0; i < x->n; i++)
-        if (!strcmp(x->entry[i].name, name)) return true;
+        if (!strcmp(x->name[i], name)) return true;
     return false;
 }
 
-static Status add_entry(const DtrtProgram *p, Index *x, int tensor) {
+static Status add_name(const DtrtProgram *p, TensorNames *x, int tensor) {
     const DtrtTensor *t = &p->tensor[tensor];
-    char *name = json_name(p, t, 0);
+    char *name = tensor_name(p, t, 0);
     for (uint32_t suffix = 2; name && is_taken(x, name); suffix++) {
         free(name);
-        name = json_name(p, t, suffix);
+        name = tensor_name(p, t, suffix);
     }
     if (!name) return dtrt_no_memory(strlen(t->name));
-    x->entry[x->n++] = (Entry){tensor, name, x->bytes};
-    x->bytes += dtrt_tensor_plain_bytes(t);
+    x->tensor[x->n] = tensor;
+    x->name[x->n++] = name;
     return ST_OK;
 }
 
-static void free_index(Index *x) {
-    for (uint32_t i = 0; i < x->n; i++) free(x->entry[i].name);
-    free(x->entry);
-    *x = (Index){0};
-}
-
-/* roles: bit r is set when tensors of role r go into the file. */
-static Status make_index(const DtrtProgram *p, uint32_t roles, Index *x) {
+Status dtrt_names_open(const DtrtProgram *p, uint32_t roles, TensorNames *x) {
     Status st = ST_OK;
-    *x = (Index){.entry = calloc(p->ntensor + 1, sizeof *x->entry)};
-    if (!x->entry) return dtrt_no_memory(p->ntensor * sizeof *x->entry);
+    *x = (TensorNames){.tensor = calloc(p->ntensor + 1, sizeof *x->tensor),
+                       .name = calloc(p->ntensor + 1, sizeof *x->name)};
+    if (!x->tensor || !x->name) st = dtrt_no_memory(p->ntensor * sizeof *x->name);
     for (uint32_t i = 0; i < p->ntensor && !st; i++)
-        if (roles >> p->tensor[i].role & 1) st = add_entry(p, x, (int)i);
+        if (roles >> p->tensor[i].role & 1) st = add_name(p, x, (int)i);
+    if (st) dtrt_names_free(x);
     return st;
 }
 
-static void put_entry(FILE *f, const DtrtTensor *t, const Entry *e) {
-    fprintf(f, ",%s:{\"dtype\":\"%s\",\"shape\":[", e->name, dtype[t->type]);
+void dtrt_names_free(TensorNames *x) {
+    for (uint32_t i = 0; i < x->n; i++) free(x->name[i]);
+    free(x->name);
+    free(x->tensor);
+    *x = (TensorNames){0};
+}
+
+/* ---- the file ------------------------------------------------------------------------------- */
+
+static void free_index(Index *x) {
+    dtrt_names_free(&x->names);
+    free(x->offset);
+    *x = (Index){0};
+}
+
+static Status make_index(const DtrtProgram *p, uint32_t roles, Index *x) {
+    *x = (Index){.offset = calloc(p->ntensor + 1, sizeof *x->offset)};
+    if (!x->offset) return dtrt_no_memory(p->ntensor * sizeof *x->offset);
+    Status st = dtrt_names_open(p, roles, &x->names);
+    for (uint32_t i = 0; i < x->names.n; i++) {
+        x->offset[i] = x->bytes;
+        x->bytes += dtrt_tensor_plain_bytes(&p->tensor[x->names.tensor[i]]);
+    }
+    return st;
+}
+
+static void put_entry(FILE *f, const DtrtTensor *t, const char *name, uint64_t offset) {
+    fputc(',', f);
+    dtrt_json_string(f, name);
+    fprintf(f, ":{\"dtype\":\"%s\",\"shape\":[", dtrt_safetensors_type(t->type));
     for (int k = 0; k < t->rank; k++) fprintf(f, k ? ",%" PRId64 : "%" PRId64, t->dim[k]);
-    fprintf(f, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", e->offset,
-            e->offset + dtrt_tensor_plain_bytes(t));
+    fprintf(f, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", offset,
+            offset + dtrt_tensor_plain_bytes(t));
 }
 
 /* The header, padded with spaces to a multiple of 8, and its length before it. */
@@ -104,8 +116,8 @@ static Status put_header(OutFile *out, const Runtime *rt, Index *x, uint64_t ste
             "\",\"shuffle\":\"%s\"}",
             rt->p->model_sha256, rt->p->optimizer, steps, epoch,
             (steps - epoch * l->steps_per_epoch) * l->batch, rt->ctx.seed, l->order ? "on" : "off");
-    for (uint32_t i = 0; i < x->n; i++)
-        put_entry(f, &rt->p->tensor[x->entry[i].tensor], &x->entry[i]);
+    for (uint32_t i = 0; i < x->names.n; i++)
+        put_entry(f, &rt->p->tensor[x->names.tensor[i]], x->names.name[i], x->offset[i]);
     fputc('}', f);
     while (ftell(f) % 8) fputc(' ', f);
     if (fclose(f)) return dtrt_no_memory(4096);
@@ -117,9 +129,7 @@ static Status put_header(OutFile *out, const Runtime *rt, Index *x, uint64_t ste
     return ST_OK;
 }
 
-/* A buffer of packed_max_bytes for use between steps: the arena when it is large enough. free(*own)
- * later. */
-static void *idle_bounce(Runtime *rt, void **own) {
+void *dtrt_idle_bounce(Runtime *rt, void **own) {
     uint64_t need = dtrt_packed_max_bytes(rt->p);
     *own = NULL;
     if (need <= rt->s->arena_bytes) return rt->block + rt->p->persistent_bytes;
@@ -129,14 +139,12 @@ static void *idle_bounce(Runtime *rt, void **own) {
 }
 
 Status dtrt_checkpoint_save(Runtime *rt, const char *path, uint64_t steps) {
-    const uint32_t roles =
-        1u << DTRT_PARAM | 1u << DTRT_FROZEN | 1u << DTRT_BUFFER | 1u << DTRT_STATE;
     const DtrtProgram *p = rt->p;
     OutFile f;
     Index x;
-    void *own, *bounce = idle_bounce(rt, &own);
+    void *own, *bounce = dtrt_idle_bounce(rt, &own);
     if (!bounce) return ST_MACHINE;
-    Status st = make_index(p, roles, &x);
+    Status st = make_index(p, DTRT_SAVED_ROLES, &x);
     if (!st) st = dtrt_out_open(&f, path);
     if (st) {
         free_index(&x);
@@ -144,8 +152,8 @@ Status dtrt_checkpoint_save(Runtime *rt, const char *path, uint64_t steps) {
         return st;
     }
     st = put_header(&f, rt, &x, steps);
-    for (uint32_t i = 0; i < x.n && !st && !f.failed; i++) {
-        const DtrtTensor *t = &p->tensor[x.entry[i].tensor];
+    for (uint32_t i = 0; i < x.names.n && !st && !f.failed; i++) {
+        const DtrtTensor *t = &p->tensor[x.names.tensor[i]];
         const void *plain = dtrt_tensor_plain(p, t, rt->block + t->offset, bounce);
         if (plain)
             dtrt_out_write(&f, plain, dtrt_tensor_plain_bytes(t));
@@ -169,10 +177,9 @@ typedef struct {
 
 static Status put_gradient(Runtime *rt, int tensor, const float *g) {
     GradFile *gf = rt->grad_user;
-    for (uint32_t i = 0; i < gf->index.n; i++) {
-        const Entry *e = &gf->index.entry[i];
-        if (e->tensor != tensor) continue;
-        dtrt_out_at(&gf->file, gf->index.start + e->offset, g,
+    for (uint32_t i = 0; i < gf->index.names.n; i++) {
+        if (gf->index.names.tensor[i] != tensor) continue;
+        dtrt_out_at(&gf->file, gf->index.start + gf->index.offset[i], g,
                     dtrt_tensor_plain_bytes(&rt->p->tensor[tensor]));
         gf->seen++;
     }
@@ -196,8 +203,8 @@ Status dtrt_grads_open(Runtime *rt, const char *path) {
 
 Status dtrt_grads_close(Runtime *rt, Status st) {
     GradFile *gf = rt->grad_user;
-    if (!st && gf->seen != gf->index.n) {
-        dtrt_error("the program's tables update %u of %u parameters", gf->seen, gf->index.n);
+    if (!st && gf->seen != gf->index.names.n) {
+        dtrt_error("the program's tables update %u of %u parameters", gf->seen, gf->index.names.n);
         st = ST_DATA;
     }
     if (st)
@@ -216,7 +223,7 @@ Status dtrt_grads_close(Runtime *rt, Status st) {
 Status dtrt_weights_sha256(Runtime *rt, char hex[65]) {
     const DtrtProgram *p = rt->p;
     Sha256 s;
-    void *own, *bounce = idle_bounce(rt, &own);
+    void *own, *bounce = dtrt_idle_bounce(rt, &own);
     if (!bounce) return ST_MACHINE;
     dtrt_sha256_init(&s);
     for (uint32_t i = 0; i < p->ntensor; i++) {

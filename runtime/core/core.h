@@ -26,14 +26,18 @@ typedef enum {
 #define MAX_TIMES 65536    /* step times kept for the median */
 #define PROFILE_SAMPLES 64 /* times kept per node */
 
+typedef enum { RATE_CONSTANT, RATE_LINEAR, RATE_COSINE } RateKind;
 typedef enum { MODE_AUTO, MODE_STATIC, MODE_DYNAMIC } Mode;
 
 /* ---- options.c ---------------------------------------------------------------------------- */
 typedef struct {
-    const char *data, *log, *save, *save_grads, *profile; /* NULL: not given */
+    const char *data, *log, *save, *save_grads, *profile, *resume; /* NULL: not given */
     bool batched, synthetic, json, check_grad, hard, help;
     bool shuffle, accuracy;
     int64_t steps, epochs; /* 0: not given */
+    int64_t save_every, warmup;
+    RateKind schedule;
+    bool seed_given;
     uint32_t nlr;
     float *lr; /* by step; the last one stays */
     float momentum, weight_decay, beta1, beta2, eps;
@@ -46,6 +50,9 @@ typedef struct {
 } Options;
 Status dtrt_options_parse(const DtrtProgram *p, int argc, char **argv, Options *o);
 void dtrt_options_help(const DtrtProgram *p, const char *argv0);
+
+/* ---- rate.c ---------------------------------------------------------------------------------- */
+float dtrt_rate(const Options *o, uint64_t step, uint64_t steps); /* steps: of all training */
 
 /* ---- tables.c ------------------------------------------------------------------------------ */
 /* The program's tables agree with each other and with the block: after this nothing that reads them
@@ -203,6 +210,18 @@ static inline double dtrt_dynamic_overhead(const Dynamic *d) {
 /* Sets rt->s, rt->limit and maps the block. */
 Status dtrt_choose(Runtime *rt);
 
+/* ---- resume.c ---- */
+typedef struct {
+    int fd;
+    uint64_t bytes, start; /* of the file; of the first tensor in it */
+    struct cJSON *header;
+} Resume;
+/* Before the context is set: reads the header; sets first_step, and the seed unless it was given.
+ */
+Status dtrt_resume_open(Runtime *rt);
+Status dtrt_resume_load(Runtime *rt); /* into the block */
+void dtrt_resume_free(Runtime *rt);
+
 /* ---- block.c: the device block ------------------------------------------------------------- */
 bool dtrt_block_map(Runtime *rt);    /* of the size that rt->s needs; false: the machine has none */
 Status dtrt_block_load(Runtime *rt); /* the initial weights */
@@ -212,10 +231,13 @@ uint64_t dtrt_tensor_count(const DtrtTensor *t);
 uint64_t dtrt_tensor_plain_bytes(const DtrtTensor *t);
 /* Largest plain size among packed tensors: what a bounce buffer needs. */
 uint64_t dtrt_packed_max_bytes(const DtrtProgram *p);
+/* Plain row-major bytes into the packed place of a tensor. */
+Status dtrt_tensor_pack(Runtime *rt, const DtrtTensor *t, const void *plain);
 /* Plain row-major bytes of a tensor's contents at `at`; bounce is used when the tensor is packed.
  * NULL when the library cannot unpack. */
 const void *dtrt_tensor_plain(const DtrtProgram *p, const DtrtTensor *t, const void *at,
                               void *bounce);
+bool dtrt_read_at(int fd, void *buf, uint64_t n, uint64_t offset); /* all n bytes */
 /* Reads from the payload of the executable. */
 Status dtrt_payload_open(Runtime *rt);
 Status dtrt_payload_read(Runtime *rt, uint64_t offset, void *buf, uint64_t bytes);
@@ -232,6 +254,8 @@ struct Runtime {
     bool is_dynamic;
     Dynamic dynamic;
     uint64_t limit; /* bytes that the block may have */
+    Resume resume;
+    uint64_t first_step; /* steps that were done before this run */
     Options o;
     DtrtCtx ctx;
     uint8_t *block;
@@ -292,6 +316,19 @@ void dtrt_fence_close(void);
 void dtrt_fence(bool on);
 
 /* ---- checkpoint.c ---- */
+enum { DTRT_SAVED_ROLES = 1 << DTRT_PARAM | 1 << DTRT_FROZEN | 1 << DTRT_BUFFER | 1 << DTRT_STATE };
+/* Tensors of some roles (bit r: role r) under the unique names that files have for them. */
+typedef struct {
+    uint32_t n;
+    int *tensor;
+    char **name;
+} TensorNames;
+Status dtrt_names_open(const DtrtProgram *p, uint32_t roles, TensorNames *x);
+void dtrt_names_free(TensorNames *x);
+const char *dtrt_safetensors_type(DtrtType t);
+/* A buffer of packed_max_bytes for use between steps: the arena when it is large enough. free(*own)
+ * later. NULL after a message. */
+void *dtrt_idle_bounce(Runtime *rt, void **own);
 /* safetensors files: weights, statistics and optimizer state; gradients of one step. */
 Status dtrt_checkpoint_save(Runtime *rt, const char *path, uint64_t steps);
 Status dtrt_grads_open(Runtime *rt, const char *path);
@@ -316,7 +353,8 @@ void dtrt_sha256_hex(Sha256 *s, char hex[65]);
 
 /* ---- report.c: progress line, log, summary, profile ---- */
 typedef struct {
-    uint64_t steps, done, start_ns, last_ns, epoch_hits, epoch_counted;
+    uint64_t first, steps; /* steps done before; of all training */
+    uint64_t done, start_ns, last_ns, epoch_hits, epoch_counted;
     uint64_t nloss;
     float loss[MAX_LOSSES];
     float ms[MAX_TIMES], data_ms[MAX_TIMES]; /* rings */

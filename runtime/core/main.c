@@ -57,11 +57,14 @@ static Status open_all(Runtime *rt) {
     Status st = check_outputs(&rt->o);
     if (st) return st;
     dtrt_fence_open();
+    if (rt->o.resume) st = dtrt_resume_open(rt);
+    if (st) return st;
     set_context(rt);
     st = dtrt_payload_open(rt);
     if (!st) st = open_library(rt);
     if (!st) st = dtrt_choose(rt);
     if (!st) st = dtrt_block_load(rt);
+    if (!st && rt->o.resume) st = dtrt_resume_load(rt);
     if (!st) st = dtrt_loader_open(rt);
     return st ? st : dtrt_step_open(rt);
 }
@@ -71,6 +74,7 @@ static void free_all(Runtime *rt) {
     dtrt_step_free(rt);
     dtrt_block_free(rt);
     dtrt_dynamic_free(&rt->dynamic);
+    dtrt_resume_free(rt);
     dtrt_fence_close();
     free(rt->o.lr);
 }
@@ -84,7 +88,7 @@ static uint64_t count_steps(const Runtime *rt) {
 static Status train_step(Runtime *rt, Report *r, uint64_t step) {
     const Options *o = &rt->o;
     rt->ctx.step = step;
-    rt->ctx.lr = o->lr[step < o->nlr ? step : o->nlr - 1];
+    rt->ctx.lr = dtrt_rate(o, step, r->steps);
     uint64_t start = dtrt_now_ns();
     Status st = dtrt_loader_stage(rt, step);
     uint64_t staged = dtrt_now_ns();
@@ -97,13 +101,19 @@ static Status train(Runtime *rt, Report *r) {
     uint64_t steps = count_steps(rt);
     Status st = dtrt_report_open(rt, r, steps);
     if (!st && rt->o.save_grads) st = dtrt_grads_open(rt, rt->o.save_grads);
-    for (uint64_t step = 0; step < steps && !st; step++) {
+    uint64_t every = (uint64_t)rt->o.save_every, step = rt->first_step;
+    if (step >= steps)
+        dtrt_note("nothing is left to do: %" PRIu64 " of %" PRIu64 " steps were done before", step,
+                  steps);
+    for (; step < steps && !st; step++) {
         st = train_step(rt, r, step);
-        if (step == 0 && rt->grad_user) st = dtrt_grads_close(rt, st);
+        if (step == rt->first_step && rt->grad_user) st = dtrt_grads_close(rt, st);
+        if (!st && every && (step + 1) % every == 0 && step + 1 < steps)
+            st = dtrt_checkpoint_save(rt, rt->o.save, step + 1);
     }
     Status closed = dtrt_report_close(rt, r);
     if (!st) st = closed;
-    if (!st && rt->o.save) st = dtrt_checkpoint_save(rt, rt->o.save, steps);
+    if (!st && rt->o.save) st = dtrt_checkpoint_save(rt, rt->o.save, step);
     if (!st && rt->o.profile) st = dtrt_report_profile(rt);
     if (!rt->o.json || (st && st != ST_DIVERGED)) return st;
     Status said = dtrt_report_summary(rt, r);
@@ -127,7 +137,7 @@ int dtrt_main(const DtrtProgram *p, int argc, char **argv) {
     sleep_at_barriers(argv);
     static Runtime rt; /* static: not in registers when dtrt_fail jumps */
     static Report report;
-    rt = (Runtime){.p = p, .s = &p->plan, .exe = -1, .running = -1};
+    rt = (Runtime){.p = p, .s = &p->plan, .resume = {.fd = -1}, .exe = -1, .running = -1};
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of write, like a full disk */
     Status st = dtrt_tables_check(p);
     if (!st) st = dtrt_options_parse(p, argc, argv, &rt.o);

@@ -129,6 +129,7 @@ static Status set_seed(Parse *c, const char *name, const char *value) {
     int64_t v;
     if (!read_int(value, 0, &v)) return usage(name, value, "a whole number, 0 or more");
     c->o->seed = (uint64_t)v;
+    c->o->seed_given = true;
     return ST_OK;
 }
 
@@ -219,6 +220,27 @@ static Status set_threads(Parse *c, const char *name, const char *value) {
     return ST_OK;
 }
 
+static Status set_save_every(Parse *c, const char *name, const char *value) {
+    return read_int(value, 1, &c->o->save_every)
+               ? ST_OK
+               : usage(name, value, "a number of steps, 1 or more");
+}
+
+static Status set_warmup(Parse *c, const char *name, const char *value) {
+    return read_int(value, 0, &c->o->warmup) ? ST_OK
+                                             : usage(name, value, "a number of steps, 0 or more");
+}
+
+static Status set_schedule(Parse *c, const char *name, const char *value) {
+    static const char *const kind[] = {"constant", "linear", "cosine"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(value, kind[i])) continue;
+        c->o->schedule = (RateKind)i;
+        return ST_OK;
+    }
+    return usage(name, value, "constant, linear or cosine");
+}
+
 static Status set_unavailable(Parse *c, const char *name, const char *value) {
     (void)c, (void)value;
     dtrt_error("%s is not available in this version", name);
@@ -236,6 +258,7 @@ FILE_OPTION(log)
 FILE_OPTION(save)
 FILE_OPTION(save_grads)
 FILE_OPTION(profile)
+FILE_OPTION(resume)
 
 #define FLAG_OPTION(field)                                                                         \
     static Status set_##field(Parse *c, const char *name, const char *value) {                     \
@@ -260,9 +283,13 @@ static const struct {
      "too), CIFAR binary, token files; several files with commas, NAME=FILE too"},
     {"--batched", NULL, set_batched, "the first axis of every array counts batches, not samples"},
     {"--synthetic", NULL, set_synthetic, "random data of the right shapes instead of --data"},
-    {"--steps", "N", set_steps, "stop after N steps"},
-    {"--epochs", "N", set_epochs, "stop after N epochs (default 1)"},
+    {"--steps", "N", set_steps, "stop after N steps, those before --resume included"},
+    {"--epochs", "N", set_epochs,
+     "stop after N epochs (default 1), those before --resume included"},
     {"--lr", "X[,X...]", set_lr, "learning rate, or one per step (the last one stays)"},
+    {"--schedule", "KIND", set_schedule,
+     "constant (default), linear or cosine: down to 0 at the last step"},
+    {"--warmup", "N", set_warmup, "raise the learning rate from 0 over N steps"},
     {"--momentum", "X", set_momentum, "sgd: momentum"},
     {"--nesterov", NULL, set_nesterov, "sgd: Nesterov momentum"},
     {"--weight-decay", "X", set_weight_decay, "weight decay"},
@@ -281,6 +308,9 @@ static const struct {
     {"--heuristic", "NAME", set_heuristic,
      "dynamic mode: dtr, dtr-eq, dtr-local, lru, size, msps, lookahead; auto (default): the best"},
     {"--save", "FILE", set_save, "write weights, statistics and optimizer state (safetensors)"},
+    {"--save-every", "N", set_save_every, "write it every N steps, too"},
+    {"--resume", "FILE", set_resume,
+     "go on from a file of --save, or start from safetensors with weights only"},
     {"--save-grads", "FILE", set_save_grads, "write the gradients of the first step (safetensors)"},
     {"--log", "FILE", set_log, "one JSON object per step"},
     {"--profile", "FILE", set_profile, "time of each node (JSON)"},
@@ -290,11 +320,8 @@ static const struct {
     {"--hard", NULL, set_hard,
      "fill memory with NaN before and after its use (a test of the program)"},
     {"--help", NULL, set_help, "this text"},
-    {"--resume", "FILE", set_unavailable, NULL},
     {"--export", "FILE", set_unavailable, NULL},
     {"--val", "FILE", set_unavailable, NULL},
-    {"--schedule", "KIND", set_unavailable, NULL},
-    {"--warmup", "N", set_unavailable, NULL},
 };
 #define NOPTION (sizeof table / sizeof *table)
 
@@ -351,6 +378,9 @@ static Status check_together(const Options *o) {
     if (o->steps && o->epochs) fault = "--steps and --epochs exclude each other";
     if (o->synthetic && o->epochs) fault = "--synthetic data has no epochs: give --steps";
     if (o->synthetic && o->batched) fault = "--batched describes a data file, not --synthetic";
+    if (o->save_every && !o->save) fault = "--save-every needs --save FILE";
+    if (o->nlr > 1 && (o->schedule || o->warmup))
+        fault = "a list of learning rates is a schedule of its own: no --schedule, no --warmup";
     if (!fault) return ST_OK;
     dtrt_error("%s", fault);
     return ST_USAGE;

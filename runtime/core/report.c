@@ -17,7 +17,10 @@ uint64_t dtrt_now_ns(void) {
 }
 
 Status dtrt_report_open(Runtime *rt, Report *r, uint64_t steps) {
-    *r = (Report){.steps = steps, .start_ns = dtrt_now_ns(), .tty = isatty(STDERR_FILENO)};
+    *r = (Report){.first = rt->first_step,
+                  .steps = steps,
+                  .start_ns = dtrt_now_ns(),
+                  .tty = isatty(STDERR_FILENO)};
     if (!rt->o.log) return ST_OK;
     r->log = fopen(rt->o.log, "w");
     if (r->log) return ST_OK;
@@ -36,7 +39,7 @@ static void memory_text(const Runtime *rt, char *buf, size_t n) {
 
 static bool due(Report *r, uint64_t now) {
     uint64_t tenth = r->steps / 10, gap = r->tty ? 100000000u : 1000000000u;
-    if (r->done == 1 || r->done == r->steps) return true;
+    if (r->done == 1 || r->first + r->done == r->steps) return true;
     if (now - r->last_ns >= gap) return true;
     return !r->tty && tenth && r->done % tenth == 0;
 }
@@ -49,10 +52,10 @@ static void progress(Runtime *rt, Report *r, uint64_t now) {
     if (r->epoch_counted)
         snprintf(acc, sizeof acc, " acc %.4g", (double)r->epoch_hits / (double)r->epoch_counted);
     fprintf(stderr, "%sstep %" PRIu64 "/%" PRIu64 " loss %.6g%s lr %.4g %.0f samples/s mem %s%s",
-            r->tty ? "\r" : "", r->done, r->steps, (double)rt->loss, acc, (double)rt->ctx.lr,
-            seconds > 0 ? samples / seconds : 0, mem, r->tty ? "\x1b[K" : "\n");
+            r->tty ? "\r" : "", r->first + r->done, r->steps, (double)rt->loss, acc,
+            (double)rt->ctx.lr, seconds > 0 ? samples / seconds : 0, mem, r->tty ? "\x1b[K" : "\n");
     dtrt_line_is_open(r->tty);
-    if (r->done == r->steps) dtrt_end_line();
+    if (r->first + r->done == r->steps) dtrt_end_line();
     r->last_ns = now;
 }
 

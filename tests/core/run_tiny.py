@@ -235,7 +235,7 @@ def test_usage(data):
                  ["--shuffle", "maybe"], ["--metric", "f1"], ["--budget", "10Q"], ["--json=1"], ["--synthetic"],
                  ["--steps", "1", "--epochs", "1"], ["--betas", "0.9/0.99"], ["--eps", "1"], ["--mode", "fast"]):
         refused(2, *d, *args)
-    for args in (["--resume", "f"], ["--export", "f"], ["--val", "f"], ["--schedule", "cosine"]):
+    for args in (["--export", "f"], ["--val", "f"]):
         refused(2, *d, *args, says=["not available in this version"])
     refused(2, *d, "--batch", "8", says=["batch 4"])
     refused(2, *d, "--threads", "2", says=["at most 1"])
@@ -278,6 +278,81 @@ def test_machine(data):
         read_safetensors(saved)
 
 
+def rewrite(source, name, change):
+    """A copy of a safetensors file whose header went through `change`."""
+    raw = open(source, "rb").read()
+    n = int.from_bytes(raw[:8], "little")
+    head = json.loads(raw[8:8 + n])
+    head = change(head) or head
+    text = json.dumps(head).encode()
+    open(path(name), "wb").write(len(text).to_bytes(8, "little") + text + raw[8 + n:])
+    return path(name)
+
+
+def test_resume(data):
+    """Interrupted and resumed runs make the bits of one that was not; broken files are refused."""
+    d = ("--data", data, "--lr", "0.3", "--epochs", "4", "--seed", "5")
+    whole, half, rest, log = path("whole.st"), path("half.st"), path("rest.st"), path("log.jsonl")
+    for more in ([], ["--schedule", "cosine", "--warmup", "2"], ["--schedule", "linear"]):
+        s = summary(*d, *more, "--log", log)
+        lr = [json.loads(line)["lr"] for line in open(log)]
+        want = {0: [0.3] * 12,  # 12 steps; cosine: 0.3 (1 + cos(pi t)) / 2 with t = (step - 2) / 10
+                4: [0.15, 0.3] + [0.15 * (1 + np.cos(np.pi * i / 10)) for i in range(10)],
+                2: [0.3 * (1 - i / 12) for i in range(12)]}[len(more)]
+        check("rates", near(lr, want), str(lr))
+    s = summary(*d, "--save", whole)
+    every = summary(*d, "--save", half, "--save-every", "7")
+    check("saving on the way changes nothing", every["weights_sha256"] == s["weights_sha256"]
+          and open(half, "rb").read() == open(whole, "rb").read())
+    # The loss of the tenth step is not finite: what was written after the seventh stays.
+    p = run(*d, "--save", half, "--save-every", "7", env={"TINY_BREAK": "1"})
+    check("diverged", p.returncode == 5 and "step 9" in p.err)
+    s = summary(*d, "--resume", half, "--save", rest, "--log", log)
+    check("resumed", open(rest, "rb").read() == open(whole, "rb").read() and s["steps"] == 5)
+    check("steps of the log", [json.loads(line)["step"] for line in open(log)] == [7, 8, 9, 10, 11])
+    got = summary(*d[:-2], "--resume", half, "--mode", "dynamic", "--budget", "2K")
+    check("the seed is the file's", got["seed"] == 5 and got["weights_sha256"] == s["weights_sha256"])
+    p = run(*d, "--resume", whole)
+    check("nothing is left to do", p.returncode == 0 and "12 of 12" in p.err)
+    return half
+
+
+def test_bad_checkpoints(data, half):
+    d = ("--data", data, "--lr", "0.3", "--epochs", "4")
+
+    def change(key, value):
+        def f(head):
+            head["w"][key] = value
+        return f
+
+    def drop(*names):
+        def f(head):
+            for name in names:
+                del head[name]
+        return f
+
+    raw = open(half, "rb").read()
+    for k, text in enumerate([b"", raw[:7], raw[:100], b"\xff" * 64, raw[:-1], (2**63).to_bytes(8, "little") + raw[8:],
+                              raw[:8] + b"[" + raw[9:], raw[:8] + b"[" * (len(raw) - 8)]):
+        open(path("broken.st"), "wb").write(text)
+        refused(1, *d, "--resume", path("broken.st"), says=["broken.st"])
+    for f, says in ((change("shape", [3, 2]), ["w", "[2,3]"]), (change("shape", [2]), ["w"]),
+                    (change("shape", "x"), ["w"]), (change("shape", [2, -3]), ["w"]), (change("dtype", "F64"), ["w", "F32"]),
+                    (change("dtype", 3), ["w"]), (change("data_offsets", [0, 20]), ["w", "24 bytes"]),
+                    (change("data_offsets", [1e18, 1e18 + 24]), ["w"]), (change("data_offsets", [24, 0]), ["w"]),
+                    (change("data_offsets", [len(raw), len(raw) + 24]), ["w"]), (change("data_offsets", None), ["w"]),
+                    (drop("w"), ["w", "missing"]), (drop("stat"), ["stat", "missing"]),
+                    (lambda head: [1], ["header"])):
+        refused(1, *d, "--resume", rewrite(half, "broken.st", f), says=says)
+    refused(1, *d, "--resume", path("none.st"), says=["none.st"])
+    p = run(*d, "--resume", rewrite(half, "weights.st", drop("optim.m.w", "__metadata__")), "--json")
+    check("weights alone", p.returncode == 0 and "no optimizer state" in p.err and "no training state" in p.err
+          and json.loads(p.out.splitlines()[-1])["steps"] == 12)
+    refused(2, *d, "--save-every", "2", says=["--save"])
+    refused(2, *d[:2], "--lr", "1,2", "--schedule", "linear", says=["--schedule"])
+    refused(2, *d, "--schedule", "cubic", says=["cosine"])
+
+
 def test_check_grad(data):
     p = run("--data", data, "--check-grad")
     check("check-grad", p.returncode == 0 and "2 of 2 parameters agree" in p.out, p.out + p.err)
@@ -300,6 +375,7 @@ def main():
     test_bad_data(x, t)
     test_usage(data)
     test_machine(data)
+    test_bad_checkpoints(data, test_resume(data))
     test_check_grad(data)
     shutil.rmtree(tmp)
     print(f"{failed} failed" if failed else "ok")
