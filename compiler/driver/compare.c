@@ -12,12 +12,21 @@
 
 enum { TIME_LIMIT = 10 }; /* seconds of each ilp plan, unless --time-limit says otherwise */
 
-static const char *const all_planners = "none,sqrt,dtr,dtr-eq,dtr-local,lru,size,msps,static,ilp";
+static const char *const all_planners =
+    "none,sqrt,dtr,dtr-eq,dtr-local,lru,size,msps,dynamic,static,ilp";
 static const char *const default_budgets = "70%,50%,30%";
 
 const char *compare_status(CompareStatus s) {
     static const char *const names[] = {"ok", "infeasible", "timeout"};
     return names[s];
+}
+
+bool compare_is_dynamic(const char *planner) {
+    static const char *const names[] = {"dtr",  "dtr-eq", "dtr-local", "lru",
+                                        "size", "msps",   "dynamic"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(planner, names[i])) return true;
+    return false;
 }
 
 double compare_share(const Work *w, const CompareBudget *b) {
@@ -66,6 +75,7 @@ static void plan_row(Arena *a, Diag *d, const Options *o, const Work *w, const C
     PlanOptions po = o->plan;
     po.budget = b->bytes;
     po.planner = r->planner;
+    po.online = true;
     if (!(po.time_limit > 0)) po.time_limit = TIME_LIMIT;
     PlanStatus st = PLAN_INFEASIBLE;
     if (b->possible) st = pipeline_plan(a, d, o, w, &po, &r->plan, &r->ms);
@@ -76,6 +86,9 @@ static void plan_row(Arena *a, Diag *d, const Options *o, const Work *w, const C
     } else if (st == PLAN_TOO_LARGE) {
         r->status = COMPARE_TIMEOUT;
         r->note = "too many nodes for it";
+    } else if (st == PLAN_TOO_DEAR) {
+        r->status = COMPARE_TIMEOUT;
+        r->note = "recomputes without end";
     } else if (proof) {
         bool limit = !strcmp(proof->status, "limit");
         r->status = limit ? COMPARE_TIMEOUT : COMPARE_OK;
@@ -155,7 +168,67 @@ static void print_text(const Work *w, const Compare *c) {
     }
 }
 
+static void print_run(const char *what, const Measured *m) {
+    char b1[32];
+    if (m->error) {
+        printf("%-36s  status %d: %s\n", what, m->status, m->error);
+        return;
+    }
+    printf("%-36s  %9.4g ms %8.2f %%  %11s  %6u %8u", what, m->step_ms, 100 * m->overhead,
+           format_bytes(b1, m->peak_bytes), m->again, m->evictions);
+    if (m->decisions)
+        printf("  %9.4g us", m->decide_ns / 1e3);
+    else
+        printf("  %9s   ", "-");
+    printf("  %s\n", m->same_weights ? "same bits" : "OTHER BITS");
+}
+
+static void print_measured(Arena *a, const Work *w, const Compare *c) {
+    char b1[32];
+    printf("\nmeasured: %u steps on random data, %d threads\n", c->base->steps, w->cost->threads);
+    printf("%-36s  %12s %10s  %11s  %6s %8s  %12s  %s\n", "", "step", "over", "peak", "again",
+           "dropped", "deciding", "weights");
+    print_run("without a budget", c->base);
+    for (uint32_t i = c->nbudget; i-- > 0;)
+        for (uint32_t k = 0; k < c->nplanner; k++) {
+            const CompareRow *r = &c->budget[i].row[k];
+            if (!r->measured) continue;
+            const char *how = r->measured->mode && *r->measured->mode ? r->measured->mode : "";
+            print_run(arena_printf(a, "%s  %s%s%s", format_bytes(b1, c->budget[i].bytes),
+                                   r->planner, strcmp(how, r->planner) && *how ? ", " : "",
+                                   strcmp(how, r->planner) ? how : ""),
+                      r->measured);
+        }
+}
+
 /* ---- JSON ---- */
+
+static void measured_json(Text *t, const Measured *m) {
+    if (!m) {
+        text_str(t, "null");
+        return;
+    }
+    text_add(t, "{\"exit_status\": %d, ", m->status);
+    if (m->error) {
+        text_str(t, "\"error\": ");
+        text_json(t, m->error);
+    } else {
+        text_str(t, "\"mode\": ");
+        text_json(t, m->mode);
+        text_str(t, ", \"heuristic\": ");
+        text_json(t, m->heuristic);
+        text_add(t,
+                 ", \"steps\": %u, \"step_ms\": %.6g, \"overhead\": %.6f, \"peak_bytes\": %llu, "
+                 "\"recomputed_runs\": %u, \"evictions\": %u, \"decisions\": %u, "
+                 "\"decide_ns\": %.0f, \"planning_ms\": %.6g, \"weights_equal\": %s, "
+                 "\"weights_sha256\": ",
+                 m->steps, m->step_ms, m->overhead, (unsigned long long)m->peak_bytes, m->again,
+                 m->evictions, m->decisions, m->decide_ns, m->planning_ms,
+                 m->same_weights ? "true" : "false");
+        text_json(t, m->sha256);
+    }
+    text_char(t, '}');
+}
 
 static void print_json(Arena *a, Work *w, const Compare *c) {
     Text t;
@@ -169,6 +242,12 @@ static void print_json(Arena *a, Work *w, const Compare *c) {
             w->budget = b->bytes;
             w->planning_ms = r->ms;
             report_fields(&t, w, r->planner, b->possible ? r->bound : -1, c->min);
+            if (c->base) {
+                text_str(&t, ", \"measured\": ");
+                measured_json(&t, r->measured);
+                text_str(&t, ", \"measured_base\": ");
+                measured_json(&t, c->base);
+            }
             text_char(&t, '}');
         }
     text_str(&t, "]\n");
@@ -183,7 +262,9 @@ int compare(Arena *a, Diag *d, const Options *o) {
     Budgets budgets = {0};
     if (!pipeline_budgets(a, d, o->budgets ? o->budgets : default_budgets, w.peak, &budgets))
         return EXIT_USAGE;
-    Compare c = {.nbudget = budgets.n, .budget = ARENA_ARRAY(a, CompareBudget, budgets.n)};
+    Compare c = {.listed = o->planners != NULL,
+                 .nbudget = budgets.n,
+                 .budget = ARENA_ARRAY(a, CompareBudget, budgets.n)};
     for (uint32_t i = 0; i < budgets.n; i++) c.budget[i].bytes = budgets.at[i];
     fill_planners(a, o->planners ? o->planners : all_planners, &c);
     PlanOptions po = o->plan;
@@ -191,10 +272,13 @@ int compare(Arena *a, Diag *d, const Options *o) {
     c.min = plan_min_budget(w.step, w.cost, &po);
     fill_rows(a, d, o, &w, &c);
     fill_bounds(&w, &c);
+    status = o->measure ? measure(a, d, o, &w, &c) : EXIT_DONE;
+    if (status != EXIT_DONE) return status;
     if (o->json)
         print_json(a, &w, &c);
     else
         print_text(&w, &c);
+    if (!o->json && c.base) print_measured(a, &w, &c);
     if (o->report && !compare_html(a, d, o, &w, &c)) return EXIT_MACHINE;
     return EXIT_DONE;
 }

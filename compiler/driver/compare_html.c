@@ -213,6 +213,45 @@ static void table(Text *t, const Work *w, const Compare *c) {
     page_table_end(t);
 }
 
+static void measured_row(Text *t, uint64_t budget, const char *planner, const Measured *m) {
+    char b1[32], b2[32];
+    text_add(t, "<tr><td class=\"l\">%s</td><td class=\"l\">%s</td>",
+             budget ? format_bytes(b1, budget) : "none", planner);
+    if (m->error) {
+        text_add(t, "<td class=\"l\" colspan=\"8\">status %d: ", m->status);
+        page_text(t, m->error);
+        text_str(t, "</td></tr>\n");
+        return;
+    }
+    text_str(t, "<td class=\"l\">");
+    page_text(t, m->mode);
+    text_add(t, "</td><td>%.4g</td><td>%.2f %%</td><td>%s</td><td>%u</td><td>%u</td>", m->step_ms,
+             100 * m->overhead, format_bytes(b2, m->peak_bytes), m->again, m->evictions);
+    if (m->decisions)
+        text_add(t, "<td>%.4g</td>", m->decide_ns / 1e6);
+    else
+        text_str(t, "<td></td>");
+    text_add(t, "<td class=\"l\">%s</td></tr>\n", m->same_weights ? "same bits" : "other bits");
+}
+
+static void measured(Text *t, const Work *w, const Compare *c) {
+    static const char *const head[] = {"<budget",      "<planner", "<mode",      "step, ms",
+                                       "overhead",     "peak",     "runs again", "drops",
+                                       "deciding, ms", "<weights"};
+    text_add(t,
+             "<h2>Measured</h2>\n<p>Medians of %u steps on random data with %d threads; overhead "
+             "over the program without a budget. Deciding happens once, at start.</p>\n",
+             c->base->steps, w->cost->threads);
+    page_table(t, head, sizeof head / sizeof *head);
+    measured_row(t, 0, "none", c->base);
+    for (uint32_t i = c->nbudget; i-- > 0;)
+        for (uint32_t k = 0; k < c->nplanner; k++) {
+            const CompareRow *r = &c->budget[i].row[k];
+            if (r->measured) measured_row(t, c->budget[i].bytes, r->planner, r->measured);
+        }
+    page_table_end(t);
+}
+
 static void plans(Text *t, Arena *a, Work *w, const Compare *c) {
     uint32_t first = 0; /* the smallest budget with a plan: where there is most to see */
     while (first < c->nbudget && !compare_best(c, &c->budget[first])) first++;
@@ -248,6 +287,7 @@ bool compare_html(Arena *a, Diag *d, const Options *o, Work *w, const Compare *c
     text_str(&t, "</code></p>\n<h2>Overhead over budget</h2>\n");
     draw_curves(&t, a, w, c);
     table(&t, w, c);
+    if (c->base) measured(&t, w, c);
     text_str(&t, "<h2>The best plan of each budget</h2>\n");
     plans(&t, a, w, c);
     return page_end(&t, d, o->report);

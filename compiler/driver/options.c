@@ -31,6 +31,7 @@ typedef enum {
     O_SWEEP,
     O_BUDGETS,
     O_PLANNERS,
+    O_MEASURE,
     O_COSTS,
     O_DEVICE,
     O_REPORT,
@@ -66,8 +67,9 @@ static const Row rows[] = {
     {O_TARGET, "--target", NULL, "cpu|null",
      "what to compile for (default cpu; null: schedules without arithmetic)"},
     {O_PLANNER, "--planner", NULL, "NAME",
-     "none, sqrt, dtr, dtr-eq, dtr-local, lru, size, msps, static (default), ilp (proves\n"
-     "how good it is), ilp-checkmate (the published program, for small graphs)"},
+     "none, sqrt, dtr, dtr-eq, dtr-local, lru, size, msps, dynamic (what a program makes\n"
+     "of the budget in dynamic mode), static (default), ilp (proves how good it is),\n"
+     "ilp-checkmate (the published program, for small graphs)"},
     {O_TIME_LIMIT, "--time-limit", NULL, "SECONDS",
      "for the ilp planners, which stop with the best plan and bound (default 60;\n"
      "compare: 10)"},
@@ -91,6 +93,9 @@ static const Row rows[] = {
     {O_BUDGETS, "--budgets", NULL, "LIST", "budgets of compare and --sweep, such as 100%,50%,2G"},
     {O_PLANNERS, "--planners", NULL, "LIST",
      "planners of compare, such as static,dtr (default: all but ilp-checkmate)"},
+    {O_MEASURE, "--measure", NULL, NULL,
+     "run the program: static plans and dynamic mode under each budget, on random data\n"
+     "(compare)"},
     {O_COSTS, "--costs", NULL, "FILE", "times of nodes that a trainer's --profile measured"},
     {O_DEVICE, "--device", NULL, "FILE",
      "constants of the cost model (dtrc calibrate writes them)"},
@@ -112,25 +117,25 @@ static const char *const stage_names[ST_COUNT] = {"",     "import", "simplify", 
                                                   "fuse", "cost",   "plan",     "ilp"};
 
 void options_help(FILE *out) {
-    fputs(
-        "usage: dtrc MODEL --budget SIZE [-o TRAINER] [OPTION...]    compile a training program\n"
-        "       dtrc inspect MODEL [--json]                         operators, parameters, what "
-        "is missing\n"
-        "       dtrc plan MODEL --budget SIZE [--json] [-o PLAN.json] [--report FILE.html]\n"
-        "       dtrc verify MODEL PLAN.json                         replay a plan with an "
-        "independent checker\n"
-        "       dtrc compare MODEL --budgets LIST [--planners LIST] [--json] [--report FILE.html]\n"
-        "       dtrc plan MODEL --sweep [--json] [-o FILE.svg]      overhead over budgets\n"
-        "       dtrc calibrate MODEL --costs PROFILE [-o DEVICE.json]  fits the cost model\n"
-        "       dtrc ops                                            the table of supported "
-        "operators\n\n"
-        "MODEL is an .onnx file, a text graph (.ir) or, for inspect, plan, compare and verify, a "
-        "planning\n"
-        "trace (simrd .log, .log.gz; Checkmate .json). Then train:\n"
-        "       ./TRAINER --data train.npz --epochs 3               (./TRAINER --help lists its "
-        "options)\n\n"
-        "options:\n",
-        out);
+    fputs("usage: dtrc MODEL --budget SIZE [-o TRAINER] [OPTION...]    compile a training program\n"
+          "       dtrc inspect MODEL [--json]                         operators, parameters, what "
+          "is missing\n"
+          "       dtrc plan MODEL --budget SIZE [--json] [-o PLAN.json] [--report FILE.html]\n"
+          "       dtrc verify MODEL PLAN.json                         replay a plan with an "
+          "independent checker\n"
+          "       dtrc compare MODEL --budgets LIST [--planners LIST] [--measure] [--json] "
+          "[--report FILE.html]\n"
+          "       dtrc plan MODEL --sweep [--json] [-o FILE.svg]      overhead over budgets\n"
+          "       dtrc calibrate MODEL --costs PROFILE [-o DEVICE.json]  fits the cost model\n"
+          "       dtrc ops                                            the table of supported "
+          "operators\n\n"
+          "MODEL is an .onnx file, a text graph (.ir) or, for inspect, plan, compare and verify, a "
+          "planning\n"
+          "trace (simrd .log, .log.gz; Checkmate .json). Then train:\n"
+          "       ./TRAINER --data train.npz --epochs 3               (./TRAINER --help lists its "
+          "options)\n\n"
+          "options:\n",
+          out);
     for (int i = 0; i < NROW; i++) {
         char left[64];
         snprintf(left, sizeof left, "%s%s%s", rows[i].name, rows[i].arg ? " " : "",
@@ -224,7 +229,7 @@ static bool check_planner(Diag *d, const char *name) {
     if (plan_known(name)) return true;
     return usage(d,
                  "unknown planner '%s': expected none, sqrt, dtr, dtr-eq, dtr-local, lru, size, "
-                 "msps, static, ilp or ilp-checkmate",
+                 "msps, dynamic, static, ilp or ilp-checkmate",
                  name);
 }
 
@@ -293,6 +298,7 @@ static bool apply(Arena *a, Diag *d, const Row *r, const char *v, Options *o, Di
     case O_SWEEP: o->sweep = true; return true;
     case O_BUDGETS: o->budgets = v; return true;
     case O_PLANNERS: o->planners = v; return check_planners(a, d, v);
+    case O_MEASURE: o->measure = true; return true;
     case O_COSTS: o->costs = v; return true;
     case O_DEVICE: o->device = v; return true;
     case O_REPORT: o->report = v; return true;

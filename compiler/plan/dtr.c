@@ -52,3 +52,25 @@ Plan *plan_dtr(Arena *a, const Problem *p, const PlanOptions *o, DtrHeuristic h,
     arena_free(scratch);
     return best;
 }
+
+/* The schedule that a program makes in dynamic mode under the same budget. */
+PlanStatus plan_dynamic(Arena *a, const Problem *p, const PlanOptions *o, const char *heuristic,
+                        Plan **out) {
+    Arena *scratch = arena_new();
+    Sim *s = sim_new(scratch, p);
+    DtrChoice choice;
+    SimOptions so;
+    *out = NULL;
+    dtr_choice_begin(&choice, &p->dtr, heuristic,
+                     plan_capacity(p, o->budget) / p->align * p->align);
+    choice.any = o->quick;
+    while (dtr_choice_next(&choice, &so)) {
+        if (o->bytes_only && (so.window || so.two_ended)) continue; /* nothing has a place */
+        so.bytes_only = o->bytes_only;
+        sim_run(s, &so);
+        if (dtr_choice_ended(&choice, s->status, dtr_counters(s->dtr)))
+            *out = sim_plan(a, s, o->budget, choice.name);
+    }
+    arena_free(scratch);
+    return *out ? PLAN_OK : choice.dear ? PLAN_TOO_DEAR : PLAN_INFEASIBLE;
+}

@@ -81,16 +81,19 @@ typedef struct {
     const PlanProof *proof; /* of `ilp` and `ilp-checkmate`; else NULL */
 } Plan;
 
-/* TOO_LARGE: the graph, for ilp-checkmate. */
-typedef enum { PLAN_OK, PLAN_INFEASIBLE, PLAN_TOO_LARGE } PlanStatus;
+/* TOO_LARGE: the graph, for ilp-checkmate. TOO_DEAR: online planners only, recomputation without
+ * end in sight. */
+typedef enum { PLAN_OK, PLAN_INFEASIBLE, PLAN_TOO_LARGE, PLAN_TOO_DEAR } PlanStatus;
 
 typedef struct {
     uint64_t budget;     /* bytes, persistent ones included */
     const char *planner; /* none, sqrt, dtr, dtr-eq, dtr-local, lru, size, msps, static (default:
-                            best of all of these), ilp, ilp-checkmate; NULL: static */
+                            best of all of these), dynamic (what a program makes of the budget in
+                            dynamic mode), ilp, ilp-checkmate; NULL: static */
     int effort;          /* 0..3 */
     bool bytes_only;     /* --accounting bytes: no addresses */
     bool keep_order;     /* first runs in the graph's order, updates there or later */
+    bool online;         /* dtr and its kin: as a program in dynamic mode runs them */
     bool quick;          /* any plan will do; plan_min_budget: an estimate will do */
     double time_limit;   /* seconds for ilp; 0: PLAN_TIME_LIMIT */
     Text *model;         /* ilp: gets its last program in CPLEX LP format; or NULL */

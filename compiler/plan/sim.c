@@ -41,6 +41,7 @@ PlanStatus sim_run(Sim *s, const SimOptions *o) {
     dtr_set(s->dtr, o);
     DtrStatus st = dtr_step(s->dtr, &(DtrHooks){.user = s, .run = record_run, .drop = record_drop});
     const DtrCounters *c = dtr_counters(s->dtr);
+    s->status = st;
     s->cost = c->cost_ns;
     s->work = c->work;
     s->byte_peak = c->peak_bytes;

@@ -21,6 +21,7 @@ typedef struct {
     Dtr *dtr;
     SimOptions o;
     /* of the last step */
+    DtrStatus status;
     uint64_t cost, work, byte_peak;
     VEC(SimStep) step;
     VEC(PlanOut) out;

@@ -8,9 +8,9 @@
 #include <string.h>
 
 bool plan_known(const char *planner) {
-    return !strcmp(planner, "none") || !strcmp(planner, "sqrt") || !strcmp(planner, "static") ||
-           !strcmp(planner, "ilp") || !strcmp(planner, "ilp-checkmate") ||
-           dtr_heuristic(planner) != DTR_COUNT;
+    return !strcmp(planner, "none") || !strcmp(planner, "dynamic") || !strcmp(planner, "sqrt") ||
+           !strcmp(planner, "static") || !strcmp(planner, "ilp") ||
+           !strcmp(planner, "ilp-checkmate") || dtr_heuristic(planner) != DTR_COUNT;
 }
 
 /* Where the plan without recomputation fits, no strategy has anything to decide: it costs the
@@ -25,13 +25,19 @@ static Plan *make(Arena *a, Arena *scratch, const Graph *g, const Cost *c, const
     const Problem *p = problem_new(scratch, g, c, NULL, o->bytes_only);
     if (p->persistent_bytes > o->budget) return NULL;
     if (p->floor_bytes > o->budget - p->persistent_bytes) return NULL;
+    DtrHeuristic h = dtr_heuristic(planner);
+    bool is_dynamic = !strcmp(planner, "dynamic");
+    if (is_dynamic || (o->online && h != DTR_COUNT)) {
+        Plan *plan;
+        *status = plan_dynamic(a, p, o, is_dynamic ? "auto" : planner, &plan);
+        return plan;
+    }
     Plan *none = plan_none(a, p, o);
     if (none && strcmp(planner, "static")) none->planner = planner;
     if (none && proves) none->proof = plan_trivial_proof(a);
     if (none || !strcmp(planner, "none")) return none;
     if (!strcmp(planner, "sqrt")) return plan_sqrt(a, p, o);
-    if (dtr_heuristic(planner) != DTR_COUNT)
-        return plan_dtr(a, p, o, dtr_heuristic(planner), UINT64_MAX);
+    if (h != DTR_COUNT) return plan_dtr(a, p, o, h, UINT64_MAX);
     NodeId *order = problem_deferred_order(scratch, g);
     const Problem *late = order ? problem_new(scratch, g, c, order, o->bytes_only) : NULL;
     if (!strcmp(planner, "ilp") && !o->quick) return plan_ilp(a, p, late, o);

@@ -20,6 +20,9 @@ Plan *plan_none(Arena *a, const Problem *p, const PlanOptions *o);
 /* ---- dtr.c ---- */
 /* Gives up past `limit` ns of all runs, or when it thrashes. */
 Plan *plan_dtr(Arena *a, const Problem *p, const PlanOptions *o, DtrHeuristic h, uint64_t limit);
+/* heuristic: "auto", or a name. */
+PlanStatus plan_dynamic(Arena *a, const Problem *p, const PlanOptions *o, const char *heuristic,
+                        Plan **out);
 /* ---- sqrt.c ---- */
 Plan *plan_sqrt(Arena *a, const Problem *p, const PlanOptions *o);
 /* ---- static.c ---- */

@@ -98,7 +98,7 @@ static Status too_little(Runtime *rt, const char *reason, Status st) {
     if (bounds) return bounds;
     dtrt_error("%s, and dynamic mode finds no schedule for %s (%" PRIu64
                " bytes) that computes less than %d times as long as without a budget",
-               reason, dtrt_size_str(rt->limit), rt->limit, DYNAMIC_THRASH);
+               reason, dtrt_size_str(rt->limit), rt->limit, DTR_THRASH);
     dtrt_hint("dynamic mode can run in %" PRIu64 " bytes, the compiled plan in %" PRIu64
               "; no schedule exists below %" PRIu64
               "; compiling the model for the lower budget may find one between",

@@ -180,10 +180,6 @@ void dtrt_convert(DataType type, const void *src, DtrtType want, void *dst, uint
 int64_t dtrt_synthetic_limit(const DtrtProgram *p, int tensor);
 void dtrt_synthetic_fill(Runtime *rt, const Feed *f, uint64_t step);
 
-/* A step that computes longer than this many times the time without recomputation is no schedule.
- */
-enum { DYNAMIC_THRASH = 8 };
-
 /* ---- dynamic.c: a schedule made at run time ------------------------------------------------- */
 typedef struct {
     DtrtSchedule schedule;     /* owned */
@@ -193,7 +189,6 @@ typedef struct {
     uint64_t decide_ns;        /* their time */
     uint64_t plan_ns;          /* of all plays */
 } Dynamic;
-bool dtrt_heuristic_known(const char *name);
 /* The cheapest schedule found for `limit` bytes, persistent ones included. ST_BUDGET without a
  * message when there is none. Release with dtrt_dynamic_free. */
 Status dtrt_dynamic_make(const DtrtProgram *p, uint64_t limit, const char *heuristic, Dynamic *out);

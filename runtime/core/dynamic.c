@@ -8,54 +8,13 @@
  * step has two merits: a limit that cannot be met is known before any weight changes, and steps
  * cost no more than in static mode.
  *
- * Which heuristic is best depends on graph and limit. Without --heuristic all are played, and
- * scores by the distance to the next use too, which a program that knows its whole step can have;
- * the cheapest schedule stays. */
+ * What is played, and which of it stays: runtime/dtr/choose.c, as the planner does. */
 #include "core.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    ALIGN = 256,  /* of offsets in the arena, as the planner has it */
-    SMALLER = 24, /* smaller capacities tried when a heuristic ends in a dead end */
-};
-/* Elementary steps of the engine, some 10 ns each, that all plays of one limit may take together;
- * the first one that succeeds may always end. */
-#define WORK UINT64_C(100000000)
-
-typedef struct {
-    DtrHeuristic h;
-    bool lookahead;
-    double alpha, beta, gamma; /* of lookahead */
-} Score;
-
-static const Score scores[] = {
-    {.h = DTR_EQ},
-    {.lookahead = true, .alpha = 1, .beta = 1, .gamma = 0.5},
-    {.lookahead = true, .alpha = 0.5, .beta = 1},
-    {.h = DTR_FULL},
-    {.h = DTR_LOCAL},
-    {.h = DTR_MSPS},
-    {.lookahead = true, .alpha = 1, .beta = 0.5},
-    {.lookahead = true, .alpha = 1.5, .beta = 1, .gamma = 0.5},
-    {.lookahead = true, .alpha = 1, .gamma = 0.5},
-    {.lookahead = true, .alpha = 1, .beta = 1},
-    {.h = DTR_LRU},
-    {.h = DTR_SIZE},
-};
-
-/* How victims and holes are chosen: a cheapest contiguous run of storages or one by one; storages
- * with short lives at the other end of holes or not. */
-enum { WINDOW = 1, TWO_ENDED = 2, WAYS = 4 };
-
-static const char *score_name(const Score *s) {
-    return s->lookahead ? "lookahead" : dtr_name(s->h);
-}
-
-bool dtrt_heuristic_known(const char *name) {
-    return !strcmp(name, "auto") || !strcmp(name, "lookahead") || dtr_heuristic(name) != DTR_COUNT;
-}
+enum { ALIGN = 256 }; /* of offsets in the arena, as the planner has it */
 
 /* ---- the graph ----------------------------------------------------------------------------- */
 
@@ -242,14 +201,12 @@ typedef struct {
     DtrGraph *g;
     void *lists; /* of g */
     Dynamic *best;
-    bool found, no_memory;
-    uint64_t work; /* left */
+    bool no_memory;
 } Search;
 
-static void keep(Search *s, const Score *score, Recorder *r) {
+static void keep(Search *s, const char *heuristic, Recorder *r) {
     const DtrCounters *c = dtr_counters(s->d);
     dtrt_dynamic_free(s->best);
-    s->found = true;
     *s->best = (Dynamic){.schedule = {.arena_bytes = c->high_bytes,
                                       .nrun = r->nrun,
                                       .naddr = r->naddr,
@@ -259,68 +216,34 @@ static void keep(Search *s, const Score *score, Recorder *r) {
                                       .step = r->step,
                                       .recomputed_runs = c->reruns,
                                       .evictions = r->evictions},
-                         .heuristic = score_name(score),
+                         .heuristic = heuristic,
                          .cost_ns = c->cost_ns,
                          .base_ns = s->g->base_ns,
                          .decisions = c->decisions,
                          .decide_ns = c->decide_ns};
 }
 
-/* True when the step came to its end within the limits. */
-static bool play(Search *s, const Score *score, int way, uint64_t capacity) {
-    uint64_t base = s->g->base_ns ? s->g->base_ns : 1;
-    DtrOptions o = {.capacity = capacity,
-                    .evict = true,
-                    .h = score->h,
-                    .lookahead = score->lookahead,
-                    .alpha = score->alpha,
-                    .beta = score->beta,
-                    .gamma = score->lookahead ? score->gamma : 1,
-                    .regret = score->lookahead,
-                    .window = way & WINDOW,
-                    .two_ended = way & TWO_ENDED,
-                    .cost_limit =
-                        base < UINT64_MAX / DYNAMIC_THRASH ? base * DYNAMIC_THRASH : UINT64_MAX,
-                    .work_limit = s->found ? s->work : WORK};
-    if (s->found) {
-        if (!s->work || !s->best->cost_ns) return false;
-        o.cost_limit = s->best->cost_ns - 1;
+/* True when a step came to its end under the capacity; any: the first that does will do. */
+static bool play(Search *s, const char *heuristic, uint64_t capacity, bool any) {
+    DtrChoice choice;
+    DtrOptions o;
+    dtr_choice_begin(&choice, s->g, heuristic, capacity);
+    choice.any = any;
+    while (!s->no_memory && dtr_choice_next(&choice, &o)) {
+        Recorder r = {.p = s->p, .d = s->d};
+        DtrHooks hooks = {&r, record_run, record_drop, clock_ns};
+        dtr_set(s->d, &o);
+        DtrStatus st = dtr_step(s->d, &hooks);
+        s->no_memory |= r.no_memory;
+        if (dtr_choice_ended(&choice, st, dtr_counters(s->d))) {
+            keep(s, choice.name, &r);
+            continue;
+        }
+        free(r.run);
+        free(r.addr);
+        free(r.step);
     }
-    Recorder r = {.p = s->p, .d = s->d};
-    DtrHooks hooks = {&r, record_run, record_drop, clock_ns};
-    dtr_set(s->d, &o);
-    DtrStatus st = dtr_step(s->d, &hooks);
-    uint64_t work = dtr_counters(s->d)->work;
-    s->work -= work < s->work ? work : s->work;
-    s->no_memory |= r.no_memory;
-    if (st == DTR_OK) {
-        keep(s, score, &r);
-        return true;
-    }
-    free(r.run);
-    free(r.addr);
-    free(r.step);
-    return false;
-}
-
-static bool is_chosen(const Score *s, const char *heuristic) {
-    return !strcmp(heuristic, "auto") || !strcmp(heuristic, score_name(s));
-}
-
-static void play_ways(Search *s, const char *heuristic, uint64_t capacity, bool any) {
-    for (size_t i = 0; i < sizeof scores / sizeof *scores; i++)
-        for (int way = WAYS; way-- > 0 && is_chosen(&scores[i], heuristic);)
-            if (play(s, &scores[i], way, capacity) && any) return;
-}
-
-/* A greedy heuristic can run into a dead end under one capacity and not under a smaller one, and a
- * schedule for the smaller one is a schedule for this one too. */
-static void play_all(Search *s, const char *heuristic, uint64_t capacity) {
-    for (uint32_t k = 0; k <= SMALLER && !s->found && !s->no_memory; k++) {
-        uint64_t less = capacity / 256 * k;
-        if (capacity - less < s->g->floor_bytes) break;
-        play_ways(s, heuristic, capacity - less, false);
-    }
+    return choice.found;
 }
 
 static void close_search(Search *s) {
@@ -332,7 +255,7 @@ static void close_search(Search *s) {
 static Status open_search(Search *s, const DtrtProgram *p, Dynamic *best) {
     const DtrOptions none = {0};
     *best = (Dynamic){0};
-    *s = (Search){.p = p, .best = best, .work = WORK, .g = make_graph(p)};
+    *s = (Search){.p = p, .best = best, .g = make_graph(p)};
     size_t bytes = s->g ? dtr_lists_bytes(s->g) + 1 : sizeof *s->g;
     s->lists = s->g ? calloc(1, bytes) : NULL;
     if (s->lists) {
@@ -355,26 +278,19 @@ Status dtrt_dynamic_make(const DtrtProgram *p, uint64_t limit, const char *heuri
     uint64_t start = dtrt_now_ns();
     Status st = open_search(&s, p, out);
     if (st) return st;
-    play_all(&s, heuristic, arena_under(p, limit));
+    bool found = play(&s, heuristic, arena_under(p, limit), false);
     out->plan_ns = dtrt_now_ns() - start;
     close_search(&s);
-    if (!s.found && s.no_memory) return dtrt_no_memory(p->nnode * sizeof(DtrtStep));
-    return s.found ? ST_OK : ST_BUDGET;
-}
-
-static bool try_capacity(Search *s, const char *heuristic, uint64_t capacity) {
-    s->found = false;
-    s->work = WORK;
-    play_ways(s, heuristic, capacity, true);
-    return s->found;
+    if (!found && s.no_memory) return dtrt_no_memory(p->nnode * sizeof(DtrtStep));
+    return found ? ST_OK : ST_BUDGET;
 }
 
 /* A capacity that works: what a step without evictions takes, or a little more, because holes are
  * chosen differently in a smaller arena. */
 static uint64_t ample(Search *s, const char *heuristic) {
-    try_capacity(s, heuristic, INT64_MAX / ALIGN * ALIGN);
+    play(s, heuristic, INT64_MAX / ALIGN * ALIGN, true);
     uint64_t capacity = s->best->schedule.arena_bytes;
-    while (!s->no_memory && !try_capacity(s, heuristic, capacity))
+    while (!s->no_memory && !play(s, heuristic, capacity, true))
         capacity += (capacity / 16 + ALIGN) / ALIGN * ALIGN;
     return capacity;
 }
@@ -386,10 +302,10 @@ Status dtrt_dynamic_bounds(const DtrtProgram *p, const char *heuristic, uint64_t
     Status st = open_search(&s, p, &best);
     if (st) return st;
     uint64_t lo = s.g->floor_bytes, hi = lo;
-    if (!try_capacity(&s, heuristic, lo)) hi = ample(&s, heuristic);
+    if (!play(&s, heuristic, lo, true)) hi = ample(&s, heuristic);
     while (hi > lo + ALIGN && hi - lo > hi >> 7 && !s.no_memory) {
         uint64_t middle = (lo + (hi - lo) / 2) / ALIGN * ALIGN;
-        if (try_capacity(&s, heuristic, middle))
+        if (play(&s, heuristic, middle, true))
             hi = middle;
         else
             lo = middle;

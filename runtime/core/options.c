@@ -179,7 +179,7 @@ static Status set_budget(Parse *c, const char *name, const char *value) {
 
 static Status set_heuristic(Parse *c, const char *name, const char *value) {
     c->o->heuristic = value;
-    return dtrt_heuristic_known(value)
+    return dtr_choice_known(value)
                ? ST_OK
                : usage(name, value, "auto, dtr, dtr-eq, dtr-local, lru, size, msps or lookahead");
 }

@@ -182,6 +182,29 @@ const DtrCounters *dtr_counters(const Dtr *d);
  */
 uint64_t dtr_where(const Dtr *d, uint32_t storage);
 
+/* ---- choose.c: several ways to play a step; the cheapest stays ------------------------------ */
+/* A play of more than this many times the time without recomputation is given up. */
+enum { DTR_THRASH = 8 };
+
+typedef struct {
+    const DtrGraph *g;
+    const char *heuristic;
+    uint64_t capacity;
+    bool any;               /* the first play that comes to its end will do; one capacity only */
+    const char *name;       /* heuristic of the play at hand */
+    bool found;             /* a play has come to its end */
+    bool dear;              /* one was given up because it took too long */
+    uint64_t best_ns, work; /* of the best play; elementary steps left */
+    uint32_t smaller, play; /* numbers of the next play: of the capacity, and under it */
+} DtrChoice;
+/* heuristic: a name of policy.h, "lookahead", or "auto": all of them. */
+bool dtr_choice_known(const char *heuristic);
+void dtr_choice_begin(DtrChoice *c, const DtrGraph *g, const char *heuristic, uint64_t capacity);
+/* The options of the next play; false: there is none. */
+bool dtr_choice_next(DtrChoice *c, DtrOptions *o);
+/* How it ended. True: it is the cheapest so far, to be kept. */
+bool dtr_choice_ended(DtrChoice *c, DtrStatus st, const DtrCounters *n);
+
 /* ---- adopt.c ------------------------------------------------------------------------------- */
 /* The next dtr_step starts in the middle: runs before `next` have happened, and `offset` says per
  * storage where it lies, or DTR_NOWHERE. What is there must have been made by those runs (views

@@ -47,12 +47,12 @@ def compare_json(env):
     """One row for each budget and planner, with the names of plan --json; who knows more does better."""
     m = env.save(trace_model("gpt_mini"))
     common = [m, "--threads", "1"]
-    r = env.run(env.dtrc, "compare", *common, "--budgets", "100%,80%,1K", "--json")
+    r = env.run(env.dtrc, "compare", *common, "--budgets", "100%,80%,1K", "--time-limit", "2", "--json")
     if r.status:
         raise Failed(f"status {r.status}\n{r.err}")
     rows = json.loads(r.out)
     one = json.loads(env.run(env.dtrc, "plan", *common, "--json").out)
-    planners = ["none", "sqrt", "dtr", "dtr-eq", "dtr-local", "lru", "size", "msps", "static", "ilp"]
+    planners = ["none", "sqrt", "dtr", "dtr-eq", "dtr-local", "lru", "size", "msps", "dynamic", "static", "ilp"]
     if [x["planner"] for x in rows] != 3 * planners:
         raise Failed(f"planners: {[x['planner'] for x in rows]}")
     for x in rows:
@@ -63,15 +63,56 @@ def compare_json(env):
         if x["overhead"] is not None and (x["overhead"] < x["lower_bound"] - 1e-6 or
                                           x["persistent_bytes"] + x["arena_bytes"] > x["budget_bytes"]):
             raise Failed(f"below its bound or above its budget: {x}")
-    if any(x["status"] != "ok" for x in rows[:10]) or any(x["status"] != "infeasible" for x in rows[20:]):
-        raise Failed(f"everybody plans for the peak, nobody for 1K: {rows}")
-    for x in rows[10:20]:
-        if x["status"] == "ok" and x["overhead"] < rows[19]["overhead"] - 1e-9:
+    if any(x["overhead"] for x in rows[:11] if x["planner"] in ("none", "static", "ilp")) or \
+            any(x["status"] != "infeasible" for x in rows[22:]):
+        raise Failed(f"nothing is recomputed at the peak, nobody has a plan for 1K: {rows}")
+    at = {x["planner"]: x for x in rows[11:22]}
+    for x in at.values():
+        if x["status"] == "ok" and x["overhead"] < at["ilp"]["overhead"] - 1e-9:
             raise Failed(f"better than ilp, which starts from static: {x}")
+        if x["status"] == "ok" and x["planner"] in planners[2:8] and x["overhead"] < at["dynamic"]["overhead"] - 1e-9:
+            raise Failed(f"better than dynamic, which tries this heuristic: {x}")
     same = json.loads(env.run(env.dtrc, "plan", *common, "--budget", "80%", "--json").out)
     for key in ("overhead", "arena_bytes", "recomputed_runs", "evictions", "budget_bytes", "base_cost_ns"):
-        if same[key] != rows[18][key]:
-            raise Failed(f"{key}: {rows[18][key]}, and {same[key]} with dtrc plan")
+        if same[key] != at["static"][key]:
+            raise Failed(f"{key}: {at['static'][key]}, and {same[key]} with dtrc plan")
+
+
+@test
+def compare_measured(env):
+    """What programs do is what the plans say; a budget that dynamic mode cannot meet is a row with a message."""
+    m = env.save(trace_model("gpt_mini"))
+    args = [env.dtrc, "compare", m, "--threads", "1", "--measure"]
+    r = env.run(*args, "--budgets", "80%,65%", "--planners", "dtr,lru,dynamic,static", "--json")
+    if r.status:
+        raise Failed(f"status {r.status}\n{r.err}")
+    rows = json.loads(r.out)
+    for x in rows:
+        ran = x["measured"]
+        if x["status"] == "infeasible":
+            if x["planner"] != "static" and (ran["exit_status"] != 3 or "budget" not in ran["error"]):
+                raise Failed(f"ran without a plan: {x}")
+            continue
+        mode = "static" if x["planner"] == "static" else "dynamic"
+        if ran["exit_status"] or ran["mode"] != mode or not ran["weights_equal"] or ran["step_ms"] <= 0:
+            raise Failed(f"did not run as it should: {x}")
+        if ran["recomputed_runs"] != x["recomputed_runs"] or \
+                ran["peak_bytes"] != x["persistent_bytes"] + x["arena_bytes"]:
+            raise Failed(f"does not do what was planned: {x}")
+        if (ran["decisions"] > 0) != (mode == "dynamic"):
+            raise Failed(f"decisions of {mode} mode: {x}")
+        base = x["measured_base"]
+        if base["recomputed_runs"] or base["weights_sha256"] != ran["weights_sha256"] or \
+                base["peak_bytes"] != x["peak_without_budget_bytes"]:
+            raise Failed(f"the program without a budget: {x}")
+    if [x["status"] for x in rows[:4]] != 4 * ["ok"] or rows[7]["status"] != "ok":
+        raise Failed(f"plans at 80 %, and of static at 65 %: {[x['status'] for x in rows]}")
+    r = env.run(*args, "--budgets", "80%", "--planners", "dynamic", env={"TMPDIR": env.tmp})
+    if r.status or r.out.count("same bits") != 2 or "OTHER BITS" in r.out or "without a budget" not in r.out:
+        raise Failed(f"status {r.status}\n{r.out}{r.err}")
+    left = [f for f in os.listdir(env.tmp) if f.startswith("dtrc-")]
+    if left:
+        raise Failed(f"left behind: {left}")
 
 
 @test
@@ -87,3 +128,8 @@ def compare_refusals(env):
     env.refused(env.dtrc, "plan", m, "--planners", "static", status=2, says="belongs to compare")
     env.refused(env.dtrc, "plan", m, "--planner", "static,dtr", status=2, says="unknown planner")
     env.refused(env.dtrc, "compare", env.path("absent.onnx"), says="absent.onnx")
+    env.refused(env.dtrc, "compare", m, "--measure", "--accounting", "bytes", status=2, says="addresses")
+    env.refused(env.dtrc, "plan", m, "--measure", status=2, says="belongs to compare")
+    env.refused(env.dtrc, "compare", os.path.join(DATA, "diamond.json"), "--measure", says="trace")
+    env.refused(env.dtrc, "compare", m, "--threads", "1", "--budgets", "100%", "--planners", "none", "--report",
+                env.path("no", "folder", "c.html"), status=4, says="cannot write the report")

@@ -1,0 +1,101 @@
+/* choose.c - several ways to play one step; the cheapest stays.
+ *
+ * Which heuristic is best depends on graph and capacity, and so does how victims and holes are
+ * chosen: one victim after the other or a cheapest contiguous run, storages of short lives at the
+ * other end of holes or not. All plays look only at what is the same in every step, so one choice
+ * before the first step serves all. `auto` plays every heuristic, and scores by the distance to the
+ * next use too, which whoever knows the whole step can have.
+ *
+ * A greedy heuristic can run into a dead end under one capacity and not under a smaller one, and
+ * what fits the smaller one fits this one too: where nothing comes to an end, smaller ones are
+ * tried. */
+#include "dtr.h"
+
+#include <string.h>
+
+enum { SMALLER = 24 }; /* smaller capacities, 1/256 apart */
+/* Elementary steps, some 10 ns each, that all plays together may take; the first one that comes to
+ * its end may always do so. */
+#define WORK UINT64_C(100000000)
+
+typedef struct {
+    DtrHeuristic h;
+    bool lookahead;
+    double alpha, beta, gamma; /* of lookahead */
+} Score;
+
+static const Score scores[] = {
+    {.h = DTR_EQ},
+    {.lookahead = true, .alpha = 1, .beta = 1, .gamma = 0.5},
+    {.lookahead = true, .alpha = 0.5, .beta = 1},
+    {.h = DTR_FULL},
+    {.h = DTR_LOCAL},
+    {.h = DTR_MSPS},
+    {.lookahead = true, .alpha = 1, .beta = 0.5},
+    {.lookahead = true, .alpha = 1.5, .beta = 1, .gamma = 0.5},
+    {.lookahead = true, .alpha = 1, .gamma = 0.5},
+    {.lookahead = true, .alpha = 1, .beta = 1},
+    {.h = DTR_LRU},
+    {.h = DTR_SIZE},
+};
+
+enum { WINDOW = 1, TWO_ENDED = 2, WAYS = 4, PLAYS = WAYS * sizeof scores / sizeof *scores };
+
+static const char *score_name(const Score *s) {
+    return s->lookahead ? "lookahead" : dtr_name(s->h);
+}
+
+bool dtr_choice_known(const char *name) {
+    return !strcmp(name, "auto") || !strcmp(name, "lookahead") || dtr_heuristic(name) != DTR_COUNT;
+}
+
+void dtr_choice_begin(DtrChoice *c, const DtrGraph *g, const char *heuristic, uint64_t capacity) {
+    *c = (DtrChoice){.g = g, .heuristic = heuristic, .capacity = capacity, .work = WORK};
+}
+
+static bool is_chosen(const Score *s, const char *heuristic) {
+    return !strcmp(heuristic, "auto") || !strcmp(heuristic, score_name(s));
+}
+
+static void fill_options(const DtrChoice *c, const Score *s, uint32_t way, DtrOptions *o) {
+    uint64_t base = c->g->base_ns ? c->g->base_ns : 1;
+    *o = (DtrOptions){.capacity = c->capacity - c->capacity / 256 * c->smaller,
+                      .evict = true,
+                      .h = s->h,
+                      .lookahead = s->lookahead,
+                      .alpha = s->alpha,
+                      .beta = s->beta,
+                      .gamma = s->lookahead ? s->gamma : 1,
+                      .regret = s->lookahead,
+                      .window = way & WINDOW,
+                      .two_ended = way & TWO_ENDED,
+                      .cost_limit = base < UINT64_MAX / DTR_THRASH ? base * DTR_THRASH : UINT64_MAX,
+                      .work_limit = c->found ? c->work : WORK};
+    if (c->found) o->cost_limit = c->best_ns - 1;
+}
+
+bool dtr_choice_next(DtrChoice *c, DtrOptions *o) {
+    for (; c->smaller <= SMALLER; c->play = 0, c->smaller++) {
+        for (; c->play < PLAYS; c->play++) {
+            const Score *s = &scores[c->play / WAYS];
+            if (c->found && (c->any || !c->work || !c->best_ns)) return false;
+            if (!is_chosen(s, c->heuristic)) continue;
+            fill_options(c, s, WAYS - 1 - c->play % WAYS, o);
+            if (o->capacity < c->g->floor_bytes) return false;
+            c->name = score_name(s);
+            c->play++;
+            return true;
+        }
+        if (c->found || c->any) return false;
+    }
+    return false;
+}
+
+bool dtr_choice_ended(DtrChoice *c, DtrStatus st, const DtrCounters *n) {
+    c->work -= n->work < c->work ? n->work : c->work;
+    c->dear |= st == DTR_TOO_DEAR || st == DTR_TOO_LONG;
+    if (st != DTR_OK) return false;
+    c->found = true;
+    c->best_ns = n->cost_ns;
+    return true;
+}
