@@ -7,39 +7,22 @@
  * Nodes that are not supported do not stop the loop: all of them are reported in one error. */
 #include "import.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_SHOWN 40 /* unsupported nodes in the message; all are in OnnxInfo */
 
-/* Names of local functions as "domain::name". */
-static Map *list_functions(Import *x) {
-    Map *m = map_new(x->tmp);
-    for (size_t i = 0; i < x->model->n_functions; i++) {
-        const Onnx__FunctionProto *f = x->model->functions[i];
-        if (f->name)
-            map_put(m, arena_printf(x->tmp, "%s::%s", f->domain ? f->domain : "", f->name), 1);
-    }
-    return m;
-}
-
-static bool is_local_function(Import *x, const Map *functions, const NodeProto *p) {
-    if (!map_count(functions)) return false;
-    const char *domain = p->domain ? p->domain : "";
-    return map_get(functions, arena_printf(x->tmp, "%s::%s", domain, p->op_type)) != NO_ID;
-}
-
 /* Finds the table row; records a node that has none. Those count even where no output needs them.
  */
-static void find_row(Import *x, const Map *functions, FileNode *f) {
+static void find_row(Import *x, FileNode *f) {
     Ctx c = {x, f};
     const char *domain = f->p->domain ? f->p->domain : "";
     bool main_domain = !*domain || !strcmp(domain, "ai.onnx");
-    if (is_local_function(x, functions, f->p))
-        ctx_skip(&c, "local functions are not supported; inline them when exporting");
-    else if (!main_domain)
+    if (!main_domain)
         ctx_skip(&c, "%s", domain_why_not(domain));
     else if (!(f->row = op_row(f->p->op_type)))
         ctx_skip(&c, "%s", op_why_not(f->p->op_type));
+    f->refused = !f->row;
 }
 
 static Res check_arity(const Ctx *c) {
@@ -79,33 +62,47 @@ static Res convert(Ctx *c) {
 
 /* Results with the last reader behind them are given back. */
 static void release_inputs(Import *x, const FileNode *f) {
-    for (uint32_t i = 0; i < f->nin; i++) {
+    for (uint32_t i = 0; i < f->nin + f->ncap; i++) {
         if (f->in[i] == NO_ID) continue;
         Slot *s = &x->slot.at[f->in[i]];
         if (--s->uses == 0 && s->known) tensor_release(x, s->known);
     }
 }
 
-static bool convert_nodes(Import *x) {
-    const Map *functions = list_functions(x);
-    for (uint32_t n = 0; n < x->nnode; n++) find_row(x, functions, &x->node[n]);
-    TRY(roles_assign(x));
-    for (uint32_t k = 0; k < x->nnode; k++) {
-        FileNode *f = &x->node[x->order[k]];
-        if (!f->live) continue;
-        Ctx c = {x, f};
-        Res r = convert(&c);
-        if (r == FAIL) return false;
-        for (uint32_t i = 0; r == SKIP && i < f->nout; i++)
-            if (f->out[i] != NO_ID) x->slot.at[f->out[i]].lost = true;
-        release_inputs(x, f);
-    }
+bool convert_node(Import *x, FileNode *f) {
+    Ctx c = {x, f};
+    if (!f->row && !f->refused) find_row(x, f);
+    Res r = convert(&c);
+    if (r == FAIL) return false;
+    for (uint32_t i = 0; r == SKIP && i < f->nout; i++)
+        if (f->out[i] != NO_ID) x->slot.at[f->out[i]].lost = true;
+    release_inputs(x, f);
     return true;
+}
+
+static bool convert_nodes(Import *x) {
+    for (uint32_t n = 0; n < x->nnode; n++) {
+        x->at = n;
+        find_row(x, &x->node[n]);
+    }
+    TRY(roles_assign(x));
+    for (uint32_t k = 0; k < x->nnode; k++)
+        if (x->node[x->order[k]].live) {
+            x->at = x->order[k];
+            TRY(convert_node(x, &x->node[x->order[k]]));
+        }
+    return true;
+}
+
+static int by_place(const void *a, const void *b) {
+    const OnnxUnsupported *p = a, *q = b;
+    return p->at != q->at ? (p->at < q->at ? -1 : 1) : strcmp(p->node, q->node);
 }
 
 static bool report_unsupported(Import *x) {
     uint32_t n = x->unsupported.n;
     if (!n) return true;
+    qsort(x->unsupported.at, n, sizeof *x->unsupported.at, by_place);
     Text t;
     text_init(&t, x->tmp);
     text_str(&t, "");

@@ -118,9 +118,11 @@ typedef struct {
     const NodeProto *p;
     const OpRow *row; /* NULL: unsupported */
     const char *name; /* "#12" when the file gives none */
-    uint32_t nin, nout;
-    uint32_t *in, *out; /* slots; NO_ID: empty name */
+    uint32_t nin, nout, ncap;
+    uint32_t *in, *out; /* slots; NO_ID: empty name. After the inputs stand ncap slots that its
+                           sub-graphs read */
     bool live;          /* a model output depends on it */
+    bool refused;       /* recorded as unsupported by its name alone */
 } FileNode;
 
 /* An initializer, or a private copy of one that the exporter had merged with others. */
@@ -145,14 +147,17 @@ typedef struct {
     Graph *g;
     Map *names;
     VEC(Slot) slot;
-    uint32_t nnode;
+    uint32_t nnode; /* functions inlined */
     FileNode *node;
-    uint32_t *order; /* nodes in topological order */
+    Map *calls;        /* names of calls of functions */
+    uint32_t expanded; /* nodes after inlining, sub-graphs counted for each of their runs */
+    uint32_t *order;   /* nodes in topological order */
     VEC(Init) init;
     uint64_t live_bytes; /* of heap tensors */
     uint64_t steps;      /* of loops and recurrent layers, unrolled */
     uint64_t work;       /* elements that evaluation has touched */
     VEC(Tensor *) heap;
+    uint32_t at; /* position in the file of the node that is looked at */
     VEC(OnnxUnsupported) unsupported;
     VEC(const char *) notes;
     bool narrowed; /* the note on double precision was given */
@@ -165,6 +170,8 @@ typedef struct {
     Span bytes;
     bool mapped;
 } LoadedFile;
+/* The default of a function's attribute, or NULL. */
+const AttributeProto *load_default(Import *x, const Onnx__FunctionProto *f, const char *name);
 bool load_file(Arena *a, Diag *d, const char *path, LoadedFile *out);
 void load_drop(const LoadedFile *f);
 /* SHA-256 in hex. */
@@ -172,6 +179,10 @@ const char *load_digest(Arena *a, Span bytes);
 /* As onnx_import, from memory; folder NULL: external data counts as missing. */
 Graph *import_bytes(Arena *a, Diag *d, const char *file, const char *folder, Span bytes,
                     const OnnxOptions *o, OnnxInfo *info);
+
+/* ---- import.c: evaluates or makes one node whose inputs are there. False: the import ends. ----
+ */
+bool convert_node(Import *x, FileNode *f);
 
 /* ---- names.c -------------------------------------------------------------------------------- */
 /* Fills slots and nodes: every name defined once, every input defined; order is topological with
@@ -414,6 +425,9 @@ Res make_group_norm(Ctx *c);
 Res make_lp_norm(Ctx *c);
 Res make_mean_variance_norm(Ctx *c);
 
+Res make_if(Ctx *c);
+Res make_loop(Ctx *c);
+Res make_scan(Ctx *c);
 Res make_loss(Ctx *c);
 Res make_rnn(Ctx *c);
 

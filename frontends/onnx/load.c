@@ -97,6 +97,22 @@ static bool unpack(Import *x, Span message) {
     return true;
 }
 
+/* Field 11 of FunctionProto, which older schemas do not have: the bindings keep it as unknown. */
+const AttributeProto *load_default(Import *x, const Onnx__FunctionProto *f, const char *name) {
+    for (unsigned i = 0; i < f->base.n_unknown_fields; i++) {
+        const ProtobufCMessageUnknownField *u = &f->base.unknown_fields[i];
+        size_t at = 0;
+        if (u->tag != 11 || u->wire_type != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED) continue;
+        while (at < u->len && u->data[at] & 0x80) at++;
+        if (at++ >= u->len) continue;
+        Budget budget = {x->tmp, 0, UNPACKED_MAX};
+        ProtobufCAllocator alloc = {budget_alloc, budget_free, &budget};
+        const AttributeProto *a = onnx__attribute_proto__unpack(&alloc, u->len - at, u->data + at);
+        if (a && a->name && !strcmp(a->name, name)) return a;
+    }
+    return NULL;
+}
+
 static bool check_versions(Import *x) {
     Place p = {.file = x->file};
     for (size_t i = 0; i < x->model->n_opset_import; i++) {

@@ -2,7 +2,7 @@
  * to sort nodes, but many do not, so they are sorted here: Kahn's algorithm with the lowest file
  * position first, which leaves a sorted file as it is. A cycle is reported by the names of its
  * nodes. Nodes that no model output depends on are left out. */
-#include "import.h"
+#include "inline.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -87,28 +87,38 @@ static bool define_outputs(Import *x, uint32_t n) {
 
 static bool find_inputs(Import *x, uint32_t n) {
     FileNode *f = &x->node[n];
-    for (uint32_t i = 0; i < f->nin; i++) {
-        const char *name = f->p->input[i];
+    NameList more = {0};
+    captured_names(x, f->p, &more);
+    f->ncap = more.n;
+    f->in = ARENA_ARRAY(x->tmp, uint32_t, f->nin + f->ncap);
+    for (uint32_t i = 0; i < f->nin + f->ncap; i++) {
+        const char *name = i < f->nin ? f->p->input[i] : more.at[i - f->nin];
         f->in[i] = *name ? slot_of(x, name) : NO_ID;
-        if (*name && f->in[i] == NO_ID)
+        if (*name && f->in[i] == NO_ID && i < f->nin)
             return diag_error(x->d, node_place(x, n, name),
                               "input %u is not defined by a node, an initializer or a model input",
                               i);
+        if (*name && f->in[i] == NO_ID)
+            return diag_error(x->d, node_place(x, n, name),
+                              "this name, read by its sub-graph, is not defined by a node, an "
+                              "initializer or a model input");
     }
     return true;
 }
 
 static bool fill_nodes(Import *x) {
-    x->nnode = (uint32_t)x->graph->n_node;
+    NodeList list = {0};
+    for (size_t i = 0; i < x->graph->n_node; i++)
+        TRY(expand_node(x, NULL, NULL, x->graph->node[i], &list));
+    x->nnode = list.n;
     x->node = ARENA_ARRAY(x->tmp, FileNode, x->nnode);
     for (uint32_t n = 0; n < x->nnode; n++) {
         FileNode *f = &x->node[n];
-        f->p = x->graph->node[n];
+        f->p = list.at[n];
         bool named = f->p->name && *f->p->name;
         f->name = named ? f->p->name : arena_printf(x->tmp, "#%u", n);
         f->nin = (uint32_t)f->p->n_input;
         f->nout = (uint32_t)f->p->n_output;
-        f->in = ARENA_ARRAY(x->tmp, uint32_t, f->nin);
         f->out = ARENA_ARRAY(x->tmp, uint32_t, f->nout);
     }
     for (uint32_t n = 0; n < x->nnode; n++) TRY(define_outputs(x, n));
@@ -154,7 +164,7 @@ static bool report_cycle(Import *x, const uint32_t *wait) {
     for (;; n = start) {
         if (seen[n]) break;
         seen[n] = true;
-        for (uint32_t i = 0; i < x->node[n].nin; i++) {
+        for (uint32_t i = 0; i < x->node[n].nin + x->node[n].ncap; i++) {
             uint32_t m = maker(x, n, i);
             if (m != NO_ID && wait[m]) start = m;
         }
@@ -166,7 +176,7 @@ static bool report_cycle(Import *x, const uint32_t *wait) {
         if (shown < 8)
             text_add(&t, "%s'%s'", shown ? " <- " : "", diag_name(x->tmp, x->node[n].name));
         if (++shown == 9) text_str(&t, " <- ...");
-        for (uint32_t i = 0, from = n; i < x->node[from].nin; i++) {
+        for (uint32_t i = 0, from = n; i < x->node[from].nin + x->node[from].ncap; i++) {
             uint32_t m = maker(x, from, i);
             if (m != NO_ID && wait[m]) n = m;
         }
@@ -179,13 +189,13 @@ static bool sort_nodes(Import *x) {
     uint32_t *wait = ARENA_ARRAY(x->tmp, uint32_t, n);
     uint32_t *first = ARENA_ARRAY(x->tmp, uint32_t, (uint64_t)n + 1);
     for (uint32_t i = 0; i < n; i++)
-        for (uint32_t k = 0; k < x->node[i].nin; k++)
+        for (uint32_t k = 0; k < x->node[i].nin + x->node[i].ncap; k++)
             if (maker(x, i, k) != NO_ID) wait[i]++, first[maker(x, i, k) + 1]++;
     for (uint32_t i = 0; i < n; i++) first[i + 1] += first[i];
     uint32_t *user = ARENA_ARRAY(x->tmp, uint32_t, first[n]);
     uint32_t *fill = ARENA_ARRAY(x->tmp, uint32_t, n);
     for (uint32_t i = 0; i < n; i++)
-        for (uint32_t k = 0; k < x->node[i].nin; k++) {
+        for (uint32_t k = 0; k < x->node[i].nin + x->node[i].ncap; k++) {
             uint32_t m = maker(x, i, k);
             if (m != NO_ID) user[first[m] + fill[m]++] = i;
         }
@@ -226,7 +236,7 @@ static void mark_live(Import *x) {
             const Slot *s = f->out[i] == NO_ID ? NULL : &x->slot.at[f->out[i]];
             if (s && (s->is_output || s->nread)) f->live = true;
         }
-        for (uint32_t i = 0; f->live && i < f->nin; i++)
+        for (uint32_t i = 0; f->live && i < f->nin + f->ncap; i++)
             if (f->in[i] != NO_ID) x->slot.at[f->in[i]].nread++;
     }
     for (uint32_t s = 0; s < x->slot.n; s++)

@@ -22,7 +22,8 @@ Res ctx_skip(const Ctx *c, const char *fmt, ...) {
     va_start(ap, fmt);
     const char *domain = c->n->p->domain ? c->n->p->domain : "";
     Arena *a = c->x->a;
-    OnnxUnsupported u = {.op = arena_str(a, c->n->p->op_type),
+    OnnxUnsupported u = {.at = c->x->at,
+                         .op = arena_str(a, c->n->p->op_type),
                          .domain = arena_str(a, *domain ? domain : "ai.onnx"),
                          .node = arena_str(a, c->n->name),
                          .why = arena_vprintf(a, fmt, ap)};

@@ -21,6 +21,7 @@ typedef struct {
 
 typedef struct {
     const char *op, *domain, *node, *why;
+    uint32_t at; /* position of the node in the file */
 } OnnxUnsupported;
 
 typedef struct {

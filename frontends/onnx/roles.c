@@ -83,7 +83,7 @@ static uint32_t untie_statistics(Import *x) {
 /* ---- where gradients can flow ---- */
 
 static bool passes_gradient(const FileNode *f, uint32_t i) {
-    if (!f->row) return true;
+    if (!f->row || i >= f->nin) return true;
     if (!(f->row->diff >> (i < 31 ? i : 31) & 1)) return false;
     if (strcmp(f->p->op_type, "Cast") != 0) return true;
     DType dt;
@@ -105,7 +105,7 @@ static bool *fill_smooth(Import *x) {
         bool any = false;
         for (uint32_t i = 0; f->live && i < f->nout; i++)
             any |= f->out[i] != NO_ID && smooth[f->out[i]];
-        for (uint32_t i = 0; any && i < f->nin; i++)
+        for (uint32_t i = 0; any && i < f->nin + f->ncap; i++)
             if (f->in[i] != NO_ID && passes_gradient(f, i)) smooth[f->in[i]] = true;
     }
     return smooth;

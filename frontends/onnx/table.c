@@ -63,6 +63,7 @@ static const OpRow rows[] = {
     {"HardSwish", 1, 1, 1, ALL, NULL, make_unary, OP_HardSwish, K_NONE},
     {"Hardmax", 1, 1, 1, 0, NULL, make_hardmax, OP_ArgMax, K_NONE},
     {"Identity", 1, 1, 1, ALL, eval_identity, make_identity, OP_Reshape, K_NONE},
+    {"If", 1, 1, ANY, 0, NULL, make_if, OP_Reshape, K_NONE},
     {"InstanceNormalization", 3, 3, 1, ALL, NULL, make_instance_norm, OP_GroupNorm, K_NONE},
     {"IsInf", 1, 1, 1, 0, eval_is, make_is_inf, OP_IsInf, K_NONE},
     {"IsNaN", 1, 1, 1, 0, eval_is, make_unary, OP_IsNaN, K_NONE},
@@ -73,6 +74,7 @@ static const OpRow rows[] = {
     {"LessOrEqual", 2, 2, 1, 0, eval_binary, make_or_equal, OP_Less, K_LESS_EQUAL},
     {"Log", 1, 1, 1, ALL, eval_unary, make_unary, OP_Log, K_LOG},
     {"LogSoftmax", 1, 1, 1, ALL, NULL, make_softmax, OP_LogSoftmax, K_NONE},
+    {"Loop", 0, ANY, ANY, ALL, NULL, make_loop, OP_Reshape, K_NONE},
     {"LpNormalization", 1, 1, 1, ALL, NULL, make_lp_norm, OP_Div, K_NONE},
     {"MatMul", 2, 2, 1, ALL, NULL, make_matmul, OP_MatMul, K_NONE},
     {"Max", 1, ANY, 1, ALL, eval_variadic, make_variadic, OP_Max, K_MAX},
@@ -108,6 +110,7 @@ static const OpRow rows[] = {
     {"Relu", 1, 1, 1, ALL, eval_unary, make_unary, OP_Relu, K_RELU},
     {"Reshape", 2, 2, 1, FIRST, eval_reshape, make_reshape, OP_Reshape, K_NONE},
     {"Round", 1, 1, 1, 0, eval_unary, make_unary, OP_Round, K_ROUND},
+    {"Scan", 0, ANY, ANY, ALL, NULL, make_scan, OP_Reshape, K_NONE},
     {"Selu", 1, 1, 1, ALL, NULL, make_alpha_beta, OP_Elu, K_NONE},
     {"Shape", 1, 1, 1, 0, eval_shape, NULL, OP_NONE, K_NONE},
     {"Shrink", 1, 1, 1, ALL, NULL, make_alpha_beta, OP_Shrink, K_NONE},
@@ -158,11 +161,8 @@ uint32_t onnx_support(const OnnxSupport **out, Arena *a) {
 }
 
 const char *op_why_not(const char *op_type) {
-    static const char *const flow[] = {"If", "Loop", "Scan", "SequenceMap"};
     static const char *const random[] = {"RandomNormal",      "RandomNormalLike", "RandomUniform",
                                          "RandomUniformLike", "Bernoulli",        "Multinomial"};
-    for (size_t i = 0; i < sizeof flow / sizeof *flow; i++)
-        if (!strcmp(op_type, flow[i])) return "control flow with sub-graphs is not supported";
     for (size_t i = 0; i < sizeof random / sizeof *random; i++)
         if (!strcmp(op_type, random[i]))
             return "random numbers other than Dropout's are not supported";

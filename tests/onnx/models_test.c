@@ -11,11 +11,11 @@
 /* Models with operators that are not supported, and the first such operator of the file. */
 static const struct {
     const char *model, *op;
-} refused[] = {{"deeplabv3_resnet50", "Resize"},   {"embeddingbag_text", "Loop"},
-               {"espcn_superres", "DepthToSpace"}, {"siamese_arcface", "ReduceL2"},
-               {"textcnn", "ReduceMax"},           {"unet_bilinear", "Resize"},
-               {"unet_nearest", "Resize"},         {"unet_resize", "Resize"},
-               {"vae", "RandomNormalLike"},        {"yolo_like", "Resize"}};
+} refused[] = {{"deeplabv3_resnet50", "Resize"}, {"espcn_superres", "DepthToSpace"},
+               {"siamese_arcface", "ReduceL2"},  {"textcnn", "ReduceMax"},
+               {"unet_bilinear", "Resize"},      {"unet_nearest", "Resize"},
+               {"unet_resize", "Resize"},        {"vae", "RandomNormalLike"},
+               {"yolo_like", "Resize"}};
 
 static const char *refused_op(const char *model) {
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)

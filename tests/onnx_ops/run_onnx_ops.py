@@ -91,12 +91,24 @@ def add_case(case, prefix, nodes, inits, feeds):
             feeds[rename(v.name)] = a
         else:
             inits.append(numpy_helper.from_array(np.asarray(a), rename(v.name)))
+    def rename_graph(sub):
+        for v in list(sub.input) + list(sub.output) + list(sub.initializer):
+            v.name = rename(v.name)
+        for n in sub.node:
+            n.input[:] = [rename(x) for x in n.input]
+            n.output[:] = [rename(x) for x in n.output]
+            for a in n.attribute:
+                if a.HasField("g"):
+                    rename_graph(a.g)
     for n in g.node:
         n2 = onnx.NodeProto()
         n2.CopyFrom(n)
         n2.name = prefix + n.op_type
         n2.input[:] = [rename(x) for x in n.input]
         n2.output[:] = [rename(x) for x in n.output]
+        for a in n2.attribute:
+            if a.HasField("g"):
+                rename_graph(a.g)
         nodes.append(n2)
     errors = []
     for i, (v, want) in enumerate(zip(g.output, case.outputs)):
