@@ -1,6 +1,5 @@
 /* bounds.c - what a budget can and cannot be: persistent bytes, the floor below which no schedule
- * exists, the peak without recomputation, the smallest budget that a planner meets, the values live
- * at the peak. */
+ * exists, the peak without recomputation, the values live at the peak. */
 #include "strategy.h"
 
 #include <stdlib.h>
@@ -35,57 +34,6 @@ uint64_t plan_floor(const Graph *g, const Cost *c, bool bytes_only) {
     uint64_t floor = p->persistent_bytes + p->floor_bytes;
     arena_free(t);
     return floor;
-}
-
-enum { ISLANDS = 8 }; /* parts of the range below that are looked at */
-
-/* Runs times nodes that a quick search for the smallest budget may spend: plans close to the floor
- * recompute without end, and all a large graph's report needs is a budget that is near. */
-#define QUICK_WORK UINT64_C(150000000)
-
-/* Bytes that a plan under `budget` really takes; 0 when there is none. Adds its runs times nodes to
- * *work; an attempt that failed counts as two runs of each node. */
-static uint64_t needed(const Graph *g, const Cost *c, PlanOptions o, uint64_t budget,
-                       uint64_t *work) {
-    Arena *t = arena_new();
-    Plan *plan;
-    o.budget = budget;
-    uint64_t bytes = 0, runs = 2 * (uint64_t)g->nnode;
-    if (plan_make(t, g, c, &o, &plan) == PLAN_OK) {
-        bytes = plan->persistent_bytes + plan->arena_bytes;
-        runs = plan->recomputed_runs;
-    }
-    *work += runs * g->nnode;
-    arena_free(t);
-    return bytes;
-}
-
-uint64_t plan_min_budget(const Graph *g, const Cost *c, const PlanOptions *o) {
-    uint64_t low = plan_floor(g, c, o->bytes_only), floor = low;
-    uint64_t best = plan_peak_without_budget(g, c, o->bytes_only), met = best;
-    PlanOptions quick = *o; /* any plan will do */
-    quick.effort = 0;
-    quick.quick = true;
-    uint64_t work = 0;
-    while (best > low && !(o->quick && work > QUICK_WORK)) {
-        uint64_t step = best / 200 > PLAN_ALIGN ? best / 200 : PLAN_ALIGN;
-        if (best - low <= step && (work > QUICK_WORK || best - low <= PLAN_ALIGN)) break;
-        uint64_t mid = low + (best - low) / 2, bytes = needed(g, c, quick, mid, &work);
-        if (bytes)
-            best = bytes, met = mid;
-        else
-            low = mid;
-    }
-    /* Greedy planners have islands below the smallest budget that bisection meets. */
-    for (uint32_t k = 1; k < ISLANDS && work < QUICK_WORK / 8; k++) {
-        uint64_t mid = floor + (best - floor) / ISLANDS * k;
-        uint64_t bytes = needed(g, c, quick, mid, &work);
-        if (!bytes) continue;
-        best = bytes, met = mid;
-        break;
-    }
-    /* What a plan takes is less than its budget; as a budget it may lead the search elsewhere. */
-    return best < met && !needed(g, c, quick, best, &work) ? met : best;
 }
 
 typedef struct {

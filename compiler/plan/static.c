@@ -49,6 +49,10 @@ enum {
     PACK_SEARCH = 1000000, /* steps of local search under each smaller capacity */
 };
 
+static uint64_t sim_work(const Problem *p) {
+    return SIM_WORK + SIM_WORK_RUN * (uint64_t)p->nrun;
+}
+
 static int effort_of(const PlanOptions *o) {
     return o->effort < 0 ? 0 : o->effort > 3 ? 3 : o->effort;
 }
@@ -66,16 +70,16 @@ static uint64_t cost_limit(const Search *x, const Problem *p) {
     return p->base_ns > UINT64_MAX / 8 ? UINT64_MAX : p->base_ns * 8;
 }
 
-/* Once there is a plan, simulations run while their work lasts. */
+/* Once there is a plan, or when any will do, simulations run while their work lasts. */
 static bool look(Search *x, Sim *s, Exponents e, SimOptions so) {
-    bool found = x->best || x->found;
+    bool found = x->best || x->found || x->o->quick;
     if (found && !x->work) return false;
     so.capacity = plan_capacity(s->p, x->o->budget);
     so.evict = so.lookahead = so.regret = true;
     so.alpha = e.alpha;
     so.beta = e.beta;
     so.gamma = e.gamma;
-    so.work_limit = plan_sim_work(s->p) / (x->o->quick ? QUICK : 1);
+    so.work_limit = x->o->quick ? sim_work(s->p) / QUICK : plan_sim_work(s->p);
     if (found && x->work < so.work_limit) so.work_limit = x->work;
     so.cost_limit = cost_limit(x, s->p);
     PlanStatus st = sim_run(s, &so);
@@ -180,27 +184,60 @@ static void try_reordered(Search *x, Arena *scratch, const Problem *p) {
     if (order) try_all(x, scratch, problem_new(scratch, p->g, p->c, order, p->align == 1));
 }
 
-static Plan *search(Arena *a, const Problem *p, const Problem *deferred, const PlanOptions *o) {
-    Arena *scratch = arena_new();
-    Search x = {.a = a, .o = o, .work = SIM_WORK + SIM_WORK_RUN * (uint64_t)p->nrun};
-    try_all(&x, scratch, p);
-    if (!x.impossible) {
-        if (!is_enough(&x)) try_published(&x, p);
-        bool few = waiting_bytes(p) < plan_capacity(p, o->budget) / 16;
-        if (deferred && (!x.best || (few && !o->quick))) try_all(&x, scratch, deferred);
+static void try_part(Search *x, Arena *scratch, const Problem *p, const Problem *late,
+                     StaticPart part) {
+    if (x->o->quick) { /* what a part finds does not depend on the parts before it */
+        x->work = sim_work(p);
+        x->found = false;
     }
-    if (!o->keep_order && !is_enough(&x)) try_reordered(&x, scratch, p);
+    switch (part) {
+    case PART_SCHEDULES: try_schedules(x, scratch, p); break;
+    case PART_PLACED: try_placed(x, sim_new(scratch, p)); break;
+    case PART_PUBLISHED: try_published(x, p); break;
+    case PART_LATE: try_all(x, scratch, late); break;
+    default: try_reordered(x, scratch, p);
+    }
+}
+
+static bool is_wanted(const Search *x, const Problem *p, const Problem *late, StaticPart part) {
+    if (is_enough(x)) return false;
+    bool few = waiting_bytes(p) < plan_capacity(p, x->o->budget) / 16;
+    switch (part) {
+    case PART_SCHEDULES: return true;
+    case PART_PLACED: return !x->o->bytes_only && !x->impossible;
+    case PART_PUBLISHED: return !x->impossible;
+    case PART_LATE: return !x->impossible && late && (!x->best || (few && !x->o->quick));
+    default: return !x->o->keep_order;
+    }
+}
+
+static Plan *search(Arena *a, const Problem *p, const Problem *late, const PlanOptions *o,
+                    uint32_t parts) {
+    Arena *scratch = arena_new();
+    Search x = {.a = a, .o = o, .work = sim_work(p)};
+    for (StaticPart i = 0; i < STATIC_PARTS; i++)
+        if ((parts >> i & 1) && is_wanted(&x, p, late, i)) try_part(&x, scratch, p, late, i);
     arena_free(scratch);
     return x.best;
 }
 
-/* Close to the smallest budget a better schedule may pack worse: what a quick search finds, a long
- * one must find, too. */
-Plan *plan_static(Arena *a, const Problem *p, const Problem *deferred, const PlanOptions *o) {
-    Plan *best = search(a, p, deferred, o);
-    if (best || o->quick) return best;
+static PlanOptions any_plan(const PlanOptions *o) {
     PlanOptions quick = *o;
     quick.effort = 0;
     quick.quick = true;
-    return search(a, p, deferred, &quick);
+    return quick;
+}
+
+Plan *plan_static_part(Arena *a, const Problem *p, const Problem *late, const PlanOptions *o,
+                       StaticPart part) {
+    PlanOptions quick = any_plan(o);
+    return search(a, p, late, &quick, UINT32_C(1) << part);
+}
+
+/* Close to the smallest budget a better schedule may pack worse: what a quick search finds, a long
+ * one must find, too. */
+Plan *plan_static(Arena *a, const Problem *p, const Problem *late, const PlanOptions *o) {
+    Plan *best = search(a, p, late, o, UINT32_MAX);
+    PlanOptions quick = any_plan(o);
+    return best || o->quick ? best : search(a, p, late, &quick, UINT32_MAX);
 }

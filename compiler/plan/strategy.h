@@ -26,8 +26,20 @@ PlanStatus plan_dynamic(Arena *a, const Problem *p, const PlanOptions *o, const 
 /* ---- sqrt.c ---- */
 Plan *plan_sqrt(Arena *a, const Problem *p, const PlanOptions *o);
 /* ---- static.c ---- */
-/* p: base order; deferred: updates at the end, or NULL. */
-Plan *plan_static(Arena *a, const Problem *p, const Problem *deferred, const PlanOptions *o);
+/* p: base order; late: updates at the end, or NULL. */
+Plan *plan_static(Arena *a, const Problem *p, const Problem *late, const PlanOptions *o);
+/* Its parts. When any plan will do (PlanOptions.quick) each finds what it finds alone, and
+ * plan_static finds a plan where one of them does. */
+typedef enum {
+    PART_SCHEDULES, /* by byte sums, packed */
+    PART_PLACED,    /* simulations with addresses */
+    PART_PUBLISHED, /* the DTR family, segment checkpoints */
+    PART_LATE,      /* updates at the end of the step */
+    PART_ORDER,     /* another order of first runs */
+    STATIC_PARTS
+} StaticPart;
+Plan *plan_static_part(Arena *a, const Problem *p, const Problem *late, const PlanOptions *o,
+                       StaticPart part);
 /* ---- totals.c ---- */
 /* Everything in the header but budget, arena_bytes, placed and planner. */
 void plan_fill_totals(const Graph *g, const Cost *c, Plan *plan);
