@@ -4,6 +4,7 @@
  * offers, such as the plans of the DTR family. */
 #include "seek.h"
 
+#include "chain.h"
 #include "peaks.h"
 #include "search.h"
 
@@ -120,6 +121,26 @@ static void start_from_peaks(Seek *x) {
     arena_free(a);
 }
 
+/* Where the step is a chain, the best schedule for chains; a little more than the capacity may do,
+ * since it counts carefully. */
+static void start_from_chain(Seek *x) {
+    static const uint64_t percent[] = {0, 4, 9};
+    Arena *a = arena_new();
+    const Chain *c = chain_new(a, x->p);
+    uint64_t capacity = (uint64_t)x->m->capacity;
+    const Rotor *r = c ? rotor_new(a, c, capacity) : NULL;
+    double before = 0;
+    for (uint32_t i = 0; r && i < sizeof percent / sizeof *percent && !(x->quick && x->n); i++) {
+        uint64_t bytes = capacity + capacity * percent[i] / 100;
+        double ns = rotor_cost(r, bytes);
+        Sequence s;
+        if (ns == before || !rotor_schedule(a, r, bytes, &s)) continue;
+        before = ns;
+        seek_offer(x, &s);
+    }
+    arena_free(a);
+}
+
 void seek_starts(Seek *x) {
     static const MendOrder orders[] = {AT_PEAK, AT_FIRST, AT_LAST, AT_RANDOM};
     Arena *a = arena_new();
@@ -134,6 +155,7 @@ void seek_starts(Seek *x) {
         x->m->order = orders[i];
         finish(x);
     }
+    if (!(x->quick && x->n)) start_from_chain(x);
     if (!x->quick && x->p->nrun <= PEAKS_RUNS) start_from_peaks(x);
     arena_free(a);
 }

@@ -1,7 +1,7 @@
 /* sequence.c - schedules at rest: from the base order, from a plan, from a timeline; and a timeline
  * as a plan without addresses. */
+#include "keeper.h"
 #include "strategy.h"
-#include "timeline.h"
 
 #include <assert.h>
 
@@ -39,76 +39,22 @@ Sequence sequence_of_plan(Arena *a, const Problem *p, const Plan *plan) {
     return s;
 }
 
-typedef struct {
-    const Problem *p;
-    Arena *a;
-    bool *there; /* per tensor */
-    uint32_t *frozen, now;
-    VEC(uint32_t) run, stack;
-    VEC(uint64_t) kept;
-} Keeper;
-
-static void execute(Keeper *k, uint32_t run) {
-    const Problem *p = k->p;
-    uint64_t kept = 0;
-    for (uint32_t i = 0; i < list_len(&p->out, run); i++) {
-        uint32_t t = p->out.at[p->out.first[run] + i];
-        if (t == NO_ID) continue;
-        if (i < 64 && !k->there[t]) kept |= (uint64_t)1 << i;
-        k->there[t] = true;
-    }
-    VEC_PUSH(k->a, k->run, run);
-    VEC_PUSH(k->a, k->kept, kept);
-}
-
-static bool is_there(const Keeper *k, uint32_t t) {
-    StorageId s = k->p->storage[t];
-    return k->there[t] || (t < k->p->nstorage && !k->p->is_temp[s]);
-}
-
-/* Tensor t, and before it whatever its run reads: depth first without recursion. */
-static bool make_tensor(Keeper *k, uint32_t t) {
-    k->stack.n = 0;
-    VEC_PUSH(k->a, k->stack, t);
-    while (k->stack.n) {
-        uint32_t x = k->stack.at[k->stack.n - 1], run = k->p->def[x], missing = NO_ID;
-        if (is_there(k, x)) {
-            k->stack.n--;
-            continue;
-        }
-        if (run == NO_ID || k->frozen[run] < k->now) return false;
-        EACH(k->p->in, run, y) if (missing == NO_ID && !is_there(k, y)) missing = y;
-        if (missing != NO_ID)
-            VEC_PUSH(k->a, k->stack, missing);
-        else
-            execute(k, run);
-    }
-    return true;
-}
-
-static void keep_only(Keeper *k, uint32_t point, const bool *keep) {
+static void keep_only(Keeper *k, const bool *keep) {
     const Problem *p = k->p;
     bool *read = ARENA_ARRAY(k->a, bool, p->nstorage);
-    EACH(p->in, point, t) read[p->storage[t]] = true;
-    for (uint32_t t = 0; t < p->ntensor; t++)
-        if (!keep[p->storage[t]] && !read[p->storage[t]]) k->there[t] = false;
+    EACH(p->in, k->now, t) read[p->storage[t]] = true;
+    for (StorageId s = 0; s < p->nstorage; s++)
+        if (!keep[s] && !read[s]) keeper_forget(k, s);
 }
 
 bool sequence_keep(Arena *a, const Problem *p, uint32_t point, const bool *keep, Sequence *out) {
     Arena *scratch = arena_new();
-    Keeper k = {.p = p, .a = scratch, .there = ARENA_ARRAY(scratch, bool, p->ntensor)};
+    Keeper *k = keeper_new(scratch, p);
     bool ok = true;
-    k.frozen = problem_frozen(scratch, p);
-    for (uint32_t r = 0; r < p->nrun && ok; r++) {
-        if (r == point) keep_only(&k, point, keep);
-        k.now = r;
-        EACH(p->in, r, t) ok = ok && make_tensor(&k, t);
-        if (ok) execute(&k, r);
-    }
-    k.now = p->nrun;
-    for (uint32_t i = 0; i < p->noutput && ok; i++) ok = make_tensor(&k, p->output[i]);
-    *out = new_sequence(a, k.run.n);
-    for (uint32_t i = 0; i < k.run.n && ok; i++) append(out, p, k.run.at[i], k.kept.at[i]);
+    while (ok && k->now < point) ok = keeper_step(k);
+    if (ok) keep_only(k, keep);
+    ok = ok && keeper_finish(k);
+    if (ok) *out = keeper_sequence(a, k);
     arena_free(scratch);
     return ok;
 }

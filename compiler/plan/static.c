@@ -46,6 +46,7 @@ static const uint64_t search_work_run[] = {0, 5000, 50000, 500000};
 enum {
     FEW = 2,               /* simulations of each kind when any plan will do, */
     QUICK = 8,             /* and the part of their work */
+    NEAR = 500,            /* a part of base time that no further search is worth */
     PACK_SEARCH = 1000000, /* steps of local search under each smaller capacity */
 };
 
@@ -105,12 +106,12 @@ static Plan *plan_of(Search *x, Seek *k, const Sequence *q) {
     return x->o->bytes_only ? plan : plan_pack(k->p, plan, x->o->budget);
 }
 
-/* The cheapest of what was found that packs. */
+/* The cheapest of what was found that packs; false: a smaller capacity may give a cheaper one. */
 static bool pack(Search *x, Seek *k) {
     for (uint32_t i = 0; i < k->n; i++) {
         Plan *plan = plan_of(x, k, &k->kept[i]);
         keep_better(x, plan);
-        if (plan) return true;
+        if (plan) return is_enough(x) || plan->cost_ns - k->kept[0].cost_ns <= k->p->base_ns / NEAR;
     }
     return false;
 }
