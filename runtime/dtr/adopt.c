@@ -36,12 +36,13 @@ static bool settle(Dtr *d, uint32_t x, uint64_t offset) {
     d->bytes += bytes;
     d->lock[x] = 1;
     d->secured[d->nsecured++] = x;
-    DTR_EACH(d->g->views, x, t) d->defined[t] = d->g->def[t] < d->now;
     return !d->o.bytes_only || d->bytes <= d->o.capacity;
 }
 
 static bool take_stock(Dtr *d, const uint64_t *offset) {
     const DtrGraph *g = d->g;
+    for (uint32_t t = g->nstorage; t < g->ntensor; t++)
+        if (!g->is_temp[g->storage[t]]) d->defined[t] = g->def[t] < d->now;
     for (uint32_t x = 0; x < g->nstorage; x++) {
         if (!g->is_temp[x] || offset[x] == DTR_NOWHERE) continue;
         if (!is_made(d, x) || !settle(d, x, offset[x])) return false;

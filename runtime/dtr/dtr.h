@@ -102,6 +102,7 @@ typedef struct {
     bool window;               /* evict a cheapest contiguous run of storages */
     bool regret;         /* lookahead: bring back victims whose bytes were not taken after all */
     bool two_ended;      /* short lives at the high end of holes */
+    bool incremental;    /* choose victims without looking at everything: see incremental.c */
     bool published;      /* the rules of the simulator of the paper: see published.c */
     uint64_t cost_limit; /* ns: end a step whose runs take longer; UINT64_MAX: none */
     uint64_t work_limit; /* end a step that takes more elementary steps to decide; 0: none */
@@ -139,7 +140,7 @@ typedef struct {
 
 /* Called in the order in which things happen. Within `run`, dtr_where gives every input of the run,
  * the one in place as well; outputs lie where the event says. A hook that returns false ends the
- * step with DTR_STOPPED. Any may be NULL. */
+ * step with DTR_STOPPED and is the last one called. Any may be NULL. */
 typedef struct {
     void *user;
     bool (*run)(void *user, const DtrRun *r);
@@ -207,9 +208,10 @@ bool dtr_choice_ended(DtrChoice *c, DtrStatus st, const DtrCounters *n);
 
 /* ---- adopt.c ------------------------------------------------------------------------------- */
 /* The next dtr_step starts in the middle: runs before `next` have happened, and `offset` says per
- * storage where it lies, or DTR_NOWHERE. What is there must have been made by those runs (views
- * with a cost are taken as defined where their storage is there). False when offsets overlap, are
- * not inside the capacity, or when something that is still needed can not be made any more. */
+ * storage where it lies, or DTR_NOWHERE. What is there must have been made by those runs; what
+ * nobody needs any more is dropped first thing. Views with a cost of what is not persistent will
+ * run again. Counters and cost_limit begin at nothing. False when offsets overlap, are not inside
+ * the capacity, or when something that is still needed can not be made any more. */
 bool dtr_adopt(Dtr *d, uint32_t next, const uint64_t *offset);
 
 #endif

@@ -41,6 +41,9 @@ static void take_memory(Dtr *d, const DtrGraph *g, Block *b) {
     d->frozen = block_take(b, g->nrun, sizeof *d->frozen);
     d->dist = block_take(b, (uint64_t)g->nrun + 2, sizeof *d->dist);
     dtr_classes_memory(&d->classes, b, ns);
+    d->dirty = block_take(b, ns, sizeof *d->dirty);
+    d->dirty_list = block_take(b, ns, sizeof *d->dirty_list);
+    kinetic_take_memory(&d->kinetic, b, ns);
     take_stacks(d, g, b);
 }
 
@@ -87,6 +90,8 @@ void dtr_reset(Dtr *d) {
     d->now = d->stamp = d->npool = 0;
     d->clock = 1;
     d->bytes = d->hook_ns = d->entries = 0;
+    d->ndirty = 0;
+    if (d->o.incremental) kinetic_reset(&d->kinetic);
     d->nframe = d->nheld = d->nstack = d->nsecured = d->nvictim = 0;
     space_reset(&d->space, d->o.bytes_only ? 0 : d->o.capacity / g->align * g->align);
     memset(d->defined, 0, g->ntensor * sizeof *d->defined);
@@ -96,6 +101,7 @@ void dtr_reset(Dtr *d) {
         d->lock[x] = d->want[x] = d->seen[x] = 0;
         d->need[x] = d->blocked[x] = d->alive[x] = 0;
         d->pool_at[x] = DTR_NONE;
+        d->dirty[x] = false;
         d->use[x] = g->users.first[x];
         d->state[x] = 0;
         d->last[x] = d->ancestors[x] = d->descendants[x] = 0;
@@ -110,7 +116,7 @@ uint64_t dtr_time(const Dtr *d) {
 }
 
 void dtr_tell_drop(Dtr *d, Victim v, bool evicted) {
-    if (!d->hooks->drop) return;
+    if (!d->hooks->drop || d->status != DTR_OK) return;
     uint64_t start = dtr_time(d);
     if (!d->hooks->drop(d->hooks->user, v.storage, v.offset, evicted)) d->status = DTR_STOPPED;
     d->hook_ns += dtr_time(d) - start;
@@ -119,7 +125,7 @@ void dtr_tell_drop(Dtr *d, Victim v, bool evicted) {
 static void tell_run(Dtr *d, uint32_t r, bool first, uint32_t inplace, uint64_t workspace) {
     d->count.runs++;
     if (!first) d->count.reruns++;
-    if (!d->hooks->run) return;
+    if (!d->hooks->run || d->status != DTR_OK) return;
     DtrRun e = {r, !first, inplace, d->out, workspace};
     uint64_t start = dtr_time(d);
     if (!d->hooks->run(d->hooks->user, &e)) d->status = DTR_STOPPED;
@@ -293,6 +299,11 @@ static bool execute(Dtr *d, uint32_t r, bool first) {
 
 /* ---- a run with everything it needs ---- */
 
+static void change_want(Dtr *d, uint32_t x, uint32_t by) {
+    d->want[x] += by;
+    mark_dirty(d, x);
+}
+
 static void open_frame(Dtr *d, uint32_t r) {
     d->frame[d->nframe++] = (Frame){r, d->nheld, 0};
     DTR_EACH(d->g->in, r, t) {
@@ -302,7 +313,7 @@ static void open_frame(Dtr *d, uint32_t r) {
         if (there)
             dtr_lock(d, d->g->storage[t]);
         else
-            d->want[d->g->storage[t]]++;
+            change_want(d, d->g->storage[t], 1);
     }
 }
 
@@ -326,7 +337,7 @@ bool dtr_ensure(Dtr *d, uint32_t r, bool first) {
             if (*held || is_defined(d, t)) {
                 if (!*held) {
                     *held = true;
-                    d->want[d->g->storage[t]]--;
+                    change_want(d, d->g->storage[t], UINT32_MAX);
                     dtr_lock(d, d->g->storage[t]);
                 }
                 f->next++;
@@ -350,9 +361,9 @@ bool dtr_ensure(Dtr *d, uint32_t r, bool first) {
 /* Makes x now and keeps it locked. */
 static bool secure(Dtr *d, uint32_t x) {
     if (!is_there(d, x)) {
-        d->want[x]++;
+        change_want(d, x, 1);
         bool ok = dtr_ensure(d, d->g->def[x], false);
-        d->want[x]--;
+        change_want(d, x, UINT32_MAX);
         if (!ok) return false;
     }
     dtr_lock(d, x);

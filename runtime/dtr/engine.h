@@ -3,6 +3,7 @@
 #define DTRT_DTR_ENGINE_H
 
 #include "dtr.h"
+#include "kinetic.h"
 #include "space.h"
 
 #define FOREVER UINT32_MAX /* next use: none */
@@ -60,6 +61,7 @@ struct Dtr {
     DtrOut *out;       /* of the current run */
     uint32_t *window;  /* blocks in address order */
     double *window_cost;
+    uint32_t head; /* incremental: walks are queues, this is the first one left */
     uint32_t nframe, nheld, nstack, nrequest, nbusy, nsecured, nvictim, nwindow;
     /* per tensor */
     bool *defined; /* tensors after nstorage only */
@@ -77,6 +79,9 @@ struct Dtr {
     uint64_t *entered, entries;       /* published: number of its entry into the pool */
     double *cost;                     /* time of the runs that make it and its views */
     Classes classes;
+    Kinetic kinetic; /* incremental: of what may be evicted */
+    bool *dirty;     /* incremental: its score changed since the last choice */
+    uint32_t *dirty_list, ndirty;
     /* per run */
     uint8_t *frozen; /* 0, FREEZING or FROZEN */
     double *dist;    /* distance^beta */
@@ -108,7 +113,6 @@ void dtr_spoil(Dtr *d, uint32_t x); /* the cost of x changed */
 /* ---- published.c ---- */
 void dtr_published_grow(Dtr *d, uint32_t r); /* before r runs first: its time counts from now on */
 void dtr_published_drop_dead(Dtr *d, uint32_t r); /* after it */
-uint32_t dtr_published_victim(Dtr *d);
 bool dtr_published_finish(Dtr *d);
 
 /* ---- classes.c ---- */
@@ -124,12 +128,17 @@ void dtr_pool_remove(Dtr *d, uint32_t x);
 /* A block of bytes, evicting as need be; SPACE_NONE when that is impossible: d->status says why. In
  * bytes-only mode any other number. */
 uint32_t dtr_make_room(Dtr *d, uint64_t bytes, bool high_end, uint32_t owner);
-double dtr_numbers_score(Dtr *d, uint32_t x); /* h of what is known of x */
 /* True when x, there and unlocked and without further use of its own, may go. */
 bool dtr_may_drop_dead(const Dtr *d, uint32_t x);
 
 static inline bool is_there(const Dtr *d, uint32_t x) {
     return d->state[x] & S_THERE;
+}
+/* The score of x, or whether it has one, may have changed for another reason than time. */
+static inline void mark_dirty(Dtr *d, uint32_t x) {
+    if (!d->o.incremental || d->dirty[x]) return;
+    d->dirty[x] = true;
+    d->dirty_list[d->ndirty++] = x;
 }
 static inline bool is_defined(const Dtr *d, uint32_t t) {
     if (t >= d->g->nstorage) return d->defined[t];

@@ -12,7 +12,7 @@
  *
  * Regret (lookahead only): evicting one by one may free bytes that the request then does not take;
  * such victims come back where they were. */
-#include "engine.h"
+#include "evict.h"
 
 #include <assert.h>
 #include <math.h>
@@ -22,6 +22,7 @@ void dtr_pool_add(Dtr *d, uint32_t x) {
     d->entered[x] = d->entries++;
     d->pool_at[x] = d->npool;
     d->pool[d->npool++] = x;
+    mark_dirty(d, x);
 }
 
 void dtr_pool_remove(Dtr *d, uint32_t x) {
@@ -30,6 +31,7 @@ void dtr_pool_remove(Dtr *d, uint32_t x) {
     d->pool_at[x] = DTR_NONE;
     d->pool[at] = d->pool[--d->npool];
     if (at < d->npool) d->pool_at[d->pool[at]] = at;
+    mark_dirty(d, x);
 }
 
 /* ---- scores ---- */
@@ -81,7 +83,9 @@ static uint32_t lowest(Dtr *d) {
 }
 
 static bool evict_one(Dtr *d) {
-    uint32_t best = d->o.published ? dtr_published_victim(d) : lowest(d);
+    uint32_t best = d->o.published     ? dtr_published_victim(d)
+                    : d->o.incremental ? dtr_incremental_victim(d)
+                                       : lowest(d);
     if (best == DTR_NONE) return false;
     dtr_drop(d, best, true);
     return true;
@@ -103,11 +107,14 @@ static void fill_window_costs(Dtr *d) {
     }
 }
 
-/* The cheapest run of blocks with enough bytes: [*from, *to) in Dtr.window. */
-static bool find_window(Dtr *d, uint64_t need, uint32_t *from, uint32_t *to) {
-    fill_window_costs(d);
-    double sum = 0, best = INFINITY;
+bool dtr_slide(Dtr *d, uint64_t need, Window *w) {
+    if (d->o.incremental)
+        dtr_incremental_costs(d);
+    else
+        fill_window_costs(d);
+    double sum = 0;
     uint64_t bytes = 0;
+    w->cost = INFINITY;
     for (uint32_t left = 0, i = 0; i < d->nwindow; i++) {
         double cost = d->window_cost[i];
         if (isinf(cost)) {
@@ -122,22 +129,30 @@ static bool find_window(Dtr *d, uint64_t need, uint32_t *from, uint32_t *to) {
             bytes -= d->space.block[d->window[left]].bytes;
             sum -= d->window_cost[left];
         }
-        if (bytes >= need && sum < best) {
-            best = sum;
-            *from = left;
-            *to = i + 1;
-        }
+        if (bytes >= need && sum < w->cost)
+            *w = (Window){d->window[left], d->window[i], bytes, sum};
     }
-    return !isinf(best);
+    return !isinf(w->cost);
+}
+
+/* Nobody needed x, which could not be made again, until something before it in the same window went
+ * that can only be made from x. */
+static bool is_last_way(Dtr *d, uint32_t x) {
+    return d->blocked[x] && (d->need[x] || dtr_next_use(d, x) != FOREVER);
 }
 
 static bool evict_window(Dtr *d, uint64_t need) {
-    uint32_t from = 0, to = 0;
-    if (!find_window(d, need, &from, &to)) return false;
-    for (uint32_t i = from; i < to; i++) /* dropping merges blocks: remember storages */
-        d->window[i] = d->space.block[d->window[i]].owner;
-    for (uint32_t i = from; i < to; i++)
-        if (d->window[i] < d->g->nstorage) dtr_drop(d, d->window[i], true);
+    Window w;
+    if (!(d->o.incremental && dtr_incremental_window(d, need, &w)) && !dtr_slide(d, need, &w))
+        return false;
+    uint32_t n = 0; /* dropping merges blocks: remember storages */
+    for (uint32_t b = w.from;; b = d->space.block[b].next) {
+        uint32_t x = d->space.block[b].owner;
+        if (x < d->g->nstorage) d->window[n++] = x;
+        if (b == w.to) break;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (!is_last_way(d, d->window[i])) dtr_drop(d, d->window[i], true);
     return true;
 }
 

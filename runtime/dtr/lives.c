@@ -15,6 +15,8 @@
 
 #include <math.h>
 
+enum { REACH = 256 }; /* incremental: storages that are not there, in one walk */
+
 uint32_t dtr_next_use(Dtr *d, uint32_t x) {
     const DtrLists *u = &d->g->users;
     uint32_t *at = &d->use[x];
@@ -40,6 +42,7 @@ static void need_on(Dtr *d, uint32_t x) {
         uint32_t y = d->stack[--d->nstack];
         DTR_EACH(d->g->parents, y, z) {
             d->count.work++;
+            if (!d->need[z]) mark_dirty(d, z);
             if (d->need[z]++ || !is_away(d, z) || d->state[z] & S_NEED) continue;
             d->state[z] |= S_NEED;
             push(d, z);
@@ -53,6 +56,7 @@ static void need_off(Dtr *d, uint32_t x) {
         uint32_t y = d->stack[--d->nstack];
         DTR_EACH(d->g->parents, y, z) {
             d->count.work++;
+            if (d->need[z] == 1) mark_dirty(d, z);
             if (--d->need[z] || !(d->state[z] & S_NEED) || dtr_next_use(d, z) != FOREVER) continue;
             d->state[z] &= (uint8_t)~S_NEED;
             push(d, z);
@@ -67,7 +71,9 @@ static void pass_on(Dtr *d, const DtrLists *neighbours, uint32_t *reasons, uint3
         uint32_t y = d->stack[--d->nstack];
         DTR_EACH(*neighbours, y, z) {
             d->count.work++;
-            if (!reasons[z]++ && is_away(d, z)) push(d, z);
+            if (reasons[z]++) continue;
+            mark_dirty(d, z);
+            if (is_away(d, z)) push(d, z);
         }
     }
 }
@@ -77,7 +83,9 @@ static void take_back(Dtr *d, const DtrLists *neighbours, uint32_t *reasons, uin
         uint32_t y = d->stack[--d->nstack];
         DTR_EACH(*neighbours, y, z) {
             d->count.work++;
-            if (!--reasons[z] && is_away(d, z)) push(d, z);
+            if (--reasons[z]) continue;
+            mark_dirty(d, z);
+            if (is_away(d, z)) push(d, z);
         }
     }
 }
@@ -86,7 +94,18 @@ static void take_back(Dtr *d, const DtrLists *neighbours, uint32_t *reasons, uin
 
 /* h_DTR as published counts all evicted descendants, also those that nobody needs any more. */
 static bool counts_dead(const Dtr *d) {
-    return !d->o.lookahead && d->o.h == DTR_FULL;
+    return !d->o.lookahead && !d->o.incremental && d->o.h == DTR_FULL;
+}
+
+/* Does the score look at what is not there, beyond the neighbours? */
+static bool counts_closures(const Dtr *d) {
+    return d->o.lookahead || d->o.h == DTR_FULL || d->o.h == DTR_MSPS;
+}
+
+/* Incremental: what nobody needs any more keeps the closure cost that it had when it went, so that
+ * walks end there. */
+static bool is_settled(const Dtr *d, uint32_t x) {
+    return d->o.incremental && !(d->state[x] & S_NEED);
 }
 
 static bool visit(Dtr *d, uint32_t x) {
@@ -98,40 +117,89 @@ static bool visit(Dtr *d, uint32_t x) {
 
 static void start_walk(Dtr *d, uint32_t x) {
     d->stamp++;
+    d->head = d->nstack = 0;
     d->seen[x] = d->stamp;
     push(d, x);
 }
 
+/* The next storage to look around at. Incremental: nearest first, REACH of them. */
+static bool walk_on(Dtr *d, uint32_t *x) {
+    if (d->o.incremental && d->head == REACH) d->nstack = d->head;
+    if (d->nstack == d->head) {
+        d->nstack = d->head = 0;
+        return false;
+    }
+    *x = d->stack[d->o.incremental ? d->head++ : --d->nstack];
+    return true;
+}
+
+static void end_walk(Dtr *d) {
+    d->nstack = d->head = 0;
+}
+
 /* Resident storages above x, through storages that are not there. */
 static void spoil_above(Dtr *d, uint32_t x) {
-    for (start_walk(d, x); d->nstack;) {
-        uint32_t y = d->stack[--d->nstack];
+    uint32_t y;
+    if (!counts_closures(d)) return;
+    for (start_walk(d, x); walk_on(d, &y);) {
         DTR_EACH(d->g->parents, y, z) {
             if (!visit(d, z)) continue;
-            if (is_there(d, z))
+            if (is_there(d, z)) {
                 d->state[z] |= S_STALE_BELOW;
-            else if (is_away(d, z))
+                mark_dirty(d, z);
+            } else if (is_away(d, z)) {
                 push(d, z);
+            }
         }
     }
 }
 
 /* Resident storages below x. What is dear stays dear, unless its own parent came. */
 static void spoil_below(Dtr *d, uint32_t x, bool came) {
-    for (start_walk(d, x); d->nstack;) {
-        uint32_t y = d->stack[--d->nstack];
+    uint32_t y;
+    if (!counts_closures(d)) return;
+    for (start_walk(d, x); walk_on(d, &y);) {
         DTR_EACH(d->g->children, y, z) {
             if (!visit(d, z)) continue;
             if (is_away(d, z)) {
-                if (d->alive[z]) push(d, z);
+                if (d->alive[z] && !is_settled(d, z)) push(d, z);
             } else if (d->ancestors[z] < d->dear || (came && y == x)) {
                 d->state[z] |= S_STALE_ABOVE;
+                mark_dirty(d, z);
             }
         }
     }
 }
 
+static void fill_ancestors(Dtr *d, uint32_t x) {
+    double sum = 0;
+    uint32_t y;
+    for (start_walk(d, x); walk_on(d, &y);) {
+        d->count.work += 2;
+        DTR_EACH(d->g->parents, y, z) {
+            if (!is_away(d, z) || !visit(d, z)) continue;
+            sum += d->cost[z];
+            if (is_settled(d, z))
+                sum += d->ancestors[z];
+            else
+                push(d, z);
+        }
+        if (sum < d->dear) continue;
+        sum = d->dear;
+        end_walk(d);
+    }
+    d->ancestors[x] = sum;
+}
+
+/* h_DTR^eq looks at the neighbours only. */
+static void mark_neighbours(Dtr *d, uint32_t x) {
+    if (!d->o.incremental || d->o.h != DTR_EQ || d->o.lookahead) return;
+    DTR_EACH(d->g->parents, x, y) mark_dirty(d, y);
+    DTR_EACH(d->g->children, x, y) mark_dirty(d, y);
+}
+
 void dtr_came(Dtr *d, uint32_t x) {
+    mark_neighbours(d, x);
     bool again = d->state[x] & S_MADE, was_alive = again && d->alive[x];
     if (again) {
         if (d->state[x] & S_NEED || counts_dead(d)) spoil_above(d, x);
@@ -144,10 +212,12 @@ void dtr_came(Dtr *d, uint32_t x) {
 }
 
 void dtr_gone(Dtr *d, uint32_t x) {
+    mark_neighbours(d, x);
     d->state[x] &= (uint8_t)~S_THERE;
     if (dtr_next_use(d, x) != FOREVER || d->need[x]) need_on(d, x);
     if (d->blocked[x]) pass_on(d, &d->g->children, d->blocked, x);
     if (!d->alive[x]) take_back(d, &d->g->parents, d->alive, x);
+    if (is_settled(d, x) && counts_closures(d) && d->state[x] & S_STALE_ABOVE) fill_ancestors(d, x);
     if (d->state[x] & S_NEED || counts_dead(d)) spoil_above(d, x);
     if (d->alive[x]) spoil_below(d, x, false);
 }
@@ -165,6 +235,7 @@ void dtr_freeze(Dtr *d, uint32_t run, uint8_t level) {
     DTR_EACH(d->g->out, run, t) {
         uint32_t x = t == DTR_NONE ? DTR_NONE : d->g->storage[t];
         if (x == DTR_NONE || !d->g->is_temp[x]) continue;
+        mark_dirty(d, x);
         if (!d->blocked[x]++ && is_away(d, x)) pass_on(d, &d->g->children, d->blocked, x);
     }
 }
@@ -177,30 +248,12 @@ void dtr_freeze_readers(Dtr *d, uint32_t r) {
 
 /* ---- closure costs ---- */
 
-static void fill_ancestors(Dtr *d, uint32_t x) {
-    double sum = 0;
-    for (start_walk(d, x); d->nstack;) {
-        uint32_t y = d->stack[--d->nstack];
-        d->count.work += 2;
-        DTR_EACH(d->g->parents, y, z) {
-            if (!is_away(d, z) || !visit(d, z)) continue;
-            sum += d->cost[z];
-            push(d, z);
-        }
-        if (sum < d->dear) continue;
-        sum = d->dear;
-        d->nstack = 0;
-    }
-    d->ancestors[x] = sum;
-}
-
 static void fill_descendants(Dtr *d, uint32_t x) {
     bool dead = counts_dead(d);
     double sum = 0;
-    uint32_t next = FOREVER;
+    uint32_t next = FOREVER, y;
     if (d->need[x] || dead) start_walk(d, x);
-    while (d->nstack) {
-        uint32_t y = d->stack[--d->nstack];
+    while (walk_on(d, &y)) {
         d->count.work += 2;
         DTR_EACH(d->g->children, y, z) {
             if (!(dead ? is_away(d, z) : d->state[z] & S_NEED) || !visit(d, z)) continue;
@@ -209,7 +262,7 @@ static void fill_descendants(Dtr *d, uint32_t x) {
             sum += d->cost[z];
             push(d, z);
         }
-        if (sum >= d->dear && dead) d->nstack = 0;
+        if (sum >= d->dear && dead) end_walk(d);
     }
     d->descendants[x] = sum;
     d->next_below[x] = next;

@@ -14,7 +14,7 @@
  *  - Ties: what became evictable last; among those that cost nothing, first. What has no bytes or
  *    was used right now goes when there is nothing else.
  *  - At the end outputs are made one after the other; those to come are not protected. */
-#include "engine.h"
+#include "evict.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
-/* space.c - address space of the arena. Blocks form a list in address order; free
- * neighbours are merged at once; free blocks hang in lists by power of two, so that best fit looks
- * at few of them. */
+/* space.c - address space of the arena. Blocks form a list in address order; free neighbours are
+ * merged at once; free blocks hang in a treap by bytes and offset (Seidel, Aragon, "Randomized
+ * Search Trees", Algorithmica 16, 1996), whose priorities are hashed block numbers: no chance. */
 #include "space.h"
 
 #include <assert.h>
@@ -10,30 +10,79 @@ void space_take_memory(Space *s, Block *b, uint64_t most) {
     s->block = block_take(b, 2 * most + 1, sizeof *s->block);
 }
 
-static uint32_t bin_of(uint64_t bytes) {
-    return 63u - (uint32_t)__builtin_clzll(bytes);
+/* ---- free blocks ---- */
+
+static uint32_t priority(uint32_t i) {
+    return (i + 1) * 2654435761u; /* Knuth, TAOCP vol. 3, 6.4: a permutation of the numbers */
+}
+
+static bool is_before(const SpaceBlock *x, const SpaceBlock *y) {
+    return x->bytes < y->bytes || (x->bytes == y->bytes && x->offset < y->offset);
+}
+
+/* Parts tree t at block i: what is before it, and the rest. */
+static void split(Space *s, uint32_t t, uint32_t i, uint32_t *before, uint32_t *rest) {
+    while (t != SPACE_NONE) {
+        SpaceBlock *b = &s->block[t];
+        if (is_before(b, &s->block[i])) {
+            *before = t;
+            before = &b->right;
+            t = b->right;
+        } else {
+            *rest = t;
+            rest = &b->left;
+            t = b->left;
+        }
+    }
+    *before = *rest = SPACE_NONE;
 }
 
 static void free_link(Space *s, uint32_t i) {
-    uint32_t k = bin_of(s->block[i].bytes);
-    s->block[i].owner = SPACE_FREE;
-    s->block[i].fprev = SPACE_NONE;
-    s->block[i].fnext = s->bin[k];
-    if (s->bin[k] != SPACE_NONE) s->block[s->bin[k]].fprev = i;
-    s->bin[k] = i;
-    s->nonempty |= (uint64_t)1 << k;
+    uint32_t *at = &s->root;
+    SpaceBlock *b = &s->block[i];
+    b->owner = SPACE_FREE;
+    while (*at != SPACE_NONE && priority(*at) > priority(i))
+        at = is_before(&s->block[*at], b) ? &s->block[*at].right : &s->block[*at].left;
+    split(s, *at, i, &b->left, &b->right);
+    *at = i;
 }
 
 static void free_unlink(Space *s, uint32_t i) {
-    SpaceBlock *b = &s->block[i];
-    uint32_t k = bin_of(b->bytes);
-    if (b->fprev != SPACE_NONE)
-        s->block[b->fprev].fnext = b->fnext;
-    else
-        s->bin[k] = b->fnext;
-    if (b->fnext != SPACE_NONE) s->block[b->fnext].fprev = b->fprev;
-    if (s->bin[k] == SPACE_NONE) s->nonempty &= ~((uint64_t)1 << k);
+    uint32_t *at = &s->root, x = s->block[i].left, y = s->block[i].right;
+    while (*at != i)
+        at = is_before(&s->block[*at], &s->block[i]) ? &s->block[*at].right : &s->block[*at].left;
+    while (x != SPACE_NONE && y != SPACE_NONE) { /* all of x is before all of y */
+        bool low = priority(x) > priority(y);
+        *at = low ? x : y;
+        at = low ? &s->block[x].right : &s->block[y].left;
+        *(low ? &x : &y) = *at;
+    }
+    *at = x == SPACE_NONE ? y : x;
 }
+
+/* The smallest free block with enough bytes; of those the one at the lowest offset. */
+static uint32_t best_fit(const Space *s, uint64_t bytes) {
+    uint32_t best = SPACE_NONE;
+    for (uint32_t t = s->root; t != SPACE_NONE;) {
+        bool enough = s->block[t].bytes >= bytes;
+        if (enough) best = t;
+        t = enough ? s->block[t].left : s->block[t].right;
+    }
+    return best;
+}
+
+static uint32_t list_largest(const Space *s, uint32_t t, uint32_t most, uint32_t *block) {
+    if (t == SPACE_NONE || !most) return 0;
+    uint32_t n = list_largest(s, s->block[t].right, most, block);
+    if (n < most) block[n++] = t;
+    return n + list_largest(s, s->block[t].left, most - n, block + n);
+}
+
+uint32_t space_holes(const Space *s, uint32_t most, uint32_t *block) {
+    return list_largest(s, s->root, most, block);
+}
+
+/* ---- blocks ---- */
 
 static uint32_t new_block(Space *s) {
     if (s->spare == SPACE_NONE) return s->nblock++;
@@ -45,8 +94,8 @@ static uint32_t new_block(Space *s) {
 void space_reset(Space *s, uint64_t capacity) {
     s->nblock = 0;
     s->spare = s->head = SPACE_NONE;
-    s->used = s->high = s->nonempty = 0;
-    for (int k = 0; k < 64; k++) s->bin[k] = SPACE_NONE;
+    s->used = s->high = 0;
+    s->root = SPACE_NONE;
     if (!capacity) return;
     s->head = new_block(s);
     s->block[s->head] = (SpaceBlock){.bytes = capacity, .prev = SPACE_NONE, .next = SPACE_NONE};
@@ -80,34 +129,21 @@ static uint32_t carve(Space *s, uint32_t i, uint64_t from, uint64_t bytes, uint3
     return i;
 }
 
-static uint32_t best_of_bin(const Space *s, uint32_t k, uint64_t bytes) {
-    uint32_t best = SPACE_NONE;
-    for (uint32_t i = s->bin[k]; i != SPACE_NONE; i = s->block[i].fnext) {
-        const SpaceBlock *b = &s->block[i], *x = best == SPACE_NONE ? NULL : &s->block[best];
-        if (b->bytes < bytes) continue;
-        if (!x || b->bytes < x->bytes || (b->bytes == x->bytes && b->offset < x->offset)) best = i;
-    }
-    return best;
-}
-
 uint32_t space_take(Space *s, uint64_t bytes, bool high_end, uint32_t owner) {
     assert(bytes);
-    uint32_t best = SPACE_NONE;
-    for (uint64_t left = s->nonempty >> bin_of(bytes) << bin_of(bytes); left && best == SPACE_NONE;
-         left &= left - 1)
-        best = best_of_bin(s, (uint32_t)__builtin_ctzll(left), bytes);
+    uint32_t best = best_fit(s, bytes);
     if (best == SPACE_NONE) return SPACE_NONE;
     const SpaceBlock *b = &s->block[best];
     return carve(s, best, high_end ? b->offset + b->bytes - bytes : b->offset, bytes, owner);
 }
 
 uint32_t space_take_at(Space *s, uint64_t offset, uint64_t bytes, uint32_t owner) {
-    for (uint64_t left = s->nonempty; left; left &= left - 1)
-        for (uint32_t i = s->bin[__builtin_ctzll(left)]; i != SPACE_NONE; i = s->block[i].fnext) {
-            const SpaceBlock *b = &s->block[i];
-            if (b->offset <= offset && offset + bytes <= b->offset + b->bytes)
-                return carve(s, i, offset, bytes, owner);
-        }
+    for (uint32_t i = s->head; i != SPACE_NONE; i = s->block[i].next) {
+        const SpaceBlock *b = &s->block[i];
+        if (b->offset + b->bytes <= offset) continue;
+        bool inside = b->offset <= offset && bytes <= b->offset + b->bytes - offset;
+        return inside && b->owner == SPACE_FREE ? carve(s, i, offset, bytes, owner) : SPACE_NONE;
+    }
     return SPACE_NONE;
 }
 

@@ -1,4 +1,5 @@
-/* space.h - the arena: blocks in address order, free ones by size. Internal to the room. */
+/* space.h - the arena: blocks in address order, free ones in a search tree. Internal to the
+ * room. */
 #ifndef DTRT_DTR_SPACE_H
 #define DTRT_DTR_SPACE_H
 
@@ -12,9 +13,9 @@
 
 typedef struct {
     uint64_t offset, bytes;
-    uint32_t prev, next;   /* by address; SPACE_NONE: end */
-    uint32_t owner;        /* storage, SPACE_BUSY or SPACE_FREE */
-    uint32_t fprev, fnext; /* free blocks of one size class */
+    uint32_t prev, next;  /* by address; SPACE_NONE: end */
+    uint32_t owner;       /* storage, SPACE_BUSY or SPACE_FREE */
+    uint32_t left, right; /* free blocks: subtrees of smaller and larger ones */
 } SpaceBlock;
 
 typedef struct {
@@ -23,8 +24,7 @@ typedef struct {
     uint32_t spare;  /* chain of unused entries through next */
     uint32_t head;
     uint64_t used, high; /* high: largest end ever taken */
-    uint32_t bin[64];    /* free blocks with 2^k <= bytes < 2^(k+1) */
-    uint64_t nonempty;   /* bit k: bin k has blocks */
+    uint32_t root;       /* of the free blocks, by bytes, then by offset */
 } Space;
 
 /* Memory for at most `most` blocks with owners at a time. */
@@ -36,5 +36,7 @@ uint32_t space_take(Space *s, uint64_t bytes, bool high_end, uint32_t owner);
 /* Takes exactly [offset, offset+bytes) when all of it is free; else SPACE_NONE. */
 uint32_t space_take_at(Space *s, uint64_t offset, uint64_t bytes, uint32_t owner);
 void space_give(Space *s, uint32_t block);
+/* The largest free blocks, at most `most`, largest first; returns how many. */
+uint32_t space_holes(const Space *s, uint32_t most, uint32_t *block);
 
 #endif
