@@ -179,6 +179,7 @@ part() {
     ops)
         need_build release
         suite onnx-ops "$python" tests/onnx_ops/run_onnx_ops.py --dtrc build/release/bin/dtrc --at-least 575
+        suite onnx-later "$python" tests/onnx_ops/later_ops.py --dtrc build/release/bin/dtrc
         ;;
     hostile)
         need_build release

@@ -2,6 +2,7 @@
  * function:
  *
  *   k*x*(1 + erf(x/sqrt 2))                     -> 2k Gelu       (D. Hendrycks, K. Gimpel, 2016)
+ *   k*x*(1 + tanh(sqrt(2/pi)*(x + 0.044715*x^3)))  -> 2k GeluTanh
  *   x*sigmoid(x)                                -> Silu          (S. Elfwing et al., 2018)
  *   k*x*clip(x + 3, 0, 6)                       -> 6k HardSwish  (A. Howard et al., ICCV 2019)
  *   d/sqrt(mean(d*d) + eps), d = x - mean(x)    -> LayerNorm     (J. Ba et al., 2016), also with
@@ -123,6 +124,53 @@ static bool match_gelu(const Graph *g, ValueId p, ValueId q, Activation *o) {
     return true;
 }
 
+static bool is_square_of(const Graph *g, ValueId v, ValueId d) {
+    const Node *pow = def_of(g, v, OP_PowScalar), *mul = def_of(g, v, OP_Mul);
+    if (pow) return pow->in[0] == d && ir_get_f(pow, A_alpha, 1) == 2;
+    return mul && mul->in[0] == d && mul->in[1] == d;
+}
+
+/* x*x*x */
+static bool is_cube_of(const Graph *g, ValueId v, ValueId x) {
+    const Node *pow = def_of(g, v, OP_PowScalar), *mul = def_of(g, v, OP_Mul);
+    if (pow) return pow->in[0] == x && ir_get_f(pow, A_alpha, 1) == 3;
+    for (uint32_t i = 0; i < 2 && mul; i++)
+        if (mul->in[i] == x && is_square_of(g, mul->in[1 - i], x)) return true;
+    return false;
+}
+
+/* u = sqrt(2/pi) * (x + 0.044715*x^3), as a sum or as a product with 1 + 0.044715*x^2 */
+static bool is_tanh_argument(const Graph *g, ValueId u, ValueId x) {
+    const double root = 0.7978845608028654, small = 0.044715;
+    Affine a = affine(g, u);
+    const Node *add = def_of(g, a.base, OP_Add), *mul = def_of(g, a.base, OP_Mul);
+    for (uint32_t i = 0; i < 2 && a.beta == 0; i++) {
+        if (add) {
+            Affine one = affine(g, add->in[i]), cube = affine(g, add->in[1 - i]);
+            if (one.base == x && one.beta == 0 && cube.beta == 0 && is_cube_of(g, cube.base, x))
+                return near(a.alpha * one.alpha, root) && near(a.alpha * cube.alpha, root * small);
+        }
+        if (mul) {
+            Affine one = affine(g, mul->in[i]), two = affine(g, mul->in[1 - i]);
+            if (one.base == x && one.beta == 0 && is_square_of(g, two.base, x))
+                return near(a.alpha * one.alpha * two.beta, root) &&
+                       near(a.alpha * one.alpha * two.alpha, root * small);
+        }
+    }
+    return false;
+}
+
+static bool match_gelu_tanh(const Graph *g, ValueId p, ValueId q, Activation *o) {
+    Affine f = affine(g, q), x = affine(g, p);
+    const Node *t = def_of(g, f.base, OP_Tanh);
+    double k;
+    if (!t || !near(f.alpha, f.beta)) return false;
+    if (x.beta != 0) x = (Affine){p, 1, 0};
+    if (!is_tanh_argument(g, t->in[0], x.base) || !scaled_operand(g, p, x.base, &k)) return false;
+    *o = (Activation){OP_GeluTanh, x.base, 2 * k * f.alpha};
+    return true;
+}
+
 static bool match_hard_swish(const Graph *g, ValueId p, ValueId q, Activation *o) {
     Affine f = affine(g, q);
     const Node *clip = def_of(g, f.base, OP_Clip);
@@ -155,8 +203,8 @@ static bool match_activation(const Graph *g, const Node *n, Activation *o) {
     if (n->op != OP_Mul) return false;
     for (uint32_t i = 0; i < 2; i++) {
         ValueId p = n->in[i], q = n->in[1 - i];
-        if (match_gelu(g, p, q, o) || match_silu(g, p, q, o) || match_hard_swish(g, p, q, o) ||
-            match_hard_sigmoid(g, p, q, o))
+        if (match_gelu(g, p, q, o) || match_gelu_tanh(g, p, q, o) || match_silu(g, p, q, o) ||
+            match_hard_swish(g, p, q, o) || match_hard_sigmoid(g, p, q, o))
             return shape_eq(&g->value[o->x].shape, &g->value[n->out[0]].shape);
     }
     return false;
@@ -228,12 +276,6 @@ static bool match_mean(const Graph *g, ValueId v, ValueId *u, uint32_t *axis) {
     *u = n->in[0];
     *axis = s->rank - count;
     return count && near(ir_get_f(n, A_scale, 1), 1 / size);
-}
-
-static bool is_square_of(const Graph *g, ValueId v, ValueId d) {
-    const Node *pow = def_of(g, v, OP_PowScalar), *mul = def_of(g, v, OP_Mul);
-    if (pow) return pow->in[0] == d && ir_get_f(pow, A_alpha, 1) == 2;
-    return mul && mul->in[0] == d && mul->in[1] == d;
 }
 
 static bool match_norm(const Graph *g, const Node *n, Norm *o) {

@@ -425,6 +425,9 @@ Res make_group_norm(Ctx *c);
 Res make_lp_norm(Ctx *c);
 Res make_mean_variance_norm(Ctx *c);
 
+Res make_attention(Ctx *c);
+Res make_rotary(Ctx *c);
+Res make_swish(Ctx *c);
 Res make_if(Ctx *c);
 Res make_loop(Ctx *c);
 Res make_scan(Ctx *c);

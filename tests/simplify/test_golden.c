@@ -40,6 +40,7 @@ static const struct {
     {"parts", simplify_clean},
     {"sums", sums},
     {"rms", forward},
+    {"tanh", forward},
     {"group", forward},
 };
 

@@ -1,0 +1,194 @@
+#!/usr/bin/python3
+"""Operators of later operator sets than Debian's test data has: expected outputs by numpy, after their definitions.
+
+    later_ops.py --dtrc build/release/bin/dtrc
+
+Each case goes through dtrc as the cases of run_onnx_ops.py do (its loss is the relative squared error), and the
+gradient of a sum of squares of its output is compared with finite differences of the program's own reference.
+Last line: "N passed, N failed, 0 skipped".
+"""
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from run_onnx_ops import Case, Wrong, check, run
+
+RNG = np.random.default_rng(7)
+
+
+def data(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def heads(x, n):
+    """[batch, length, n*size] -> [batch, n, length, size]"""
+    return x.reshape(x.shape[0], x.shape[1], n, -1).transpose(0, 2, 1, 3)
+
+
+def attention(q, k, v, mask=None, q_num_heads=0, kv_num_heads=0, scale=None, softcap=0, is_causal=0):
+    flat = q.ndim == 3
+    if flat:
+        q, k, v = heads(q, q_num_heads), heads(k, kv_num_heads), heads(v, kv_num_heads)
+    repeat = q.shape[1] // k.shape[1]
+    k, v = np.repeat(k, repeat, 1), np.repeat(v, repeat, 1)
+    s = q @ k.transpose(0, 1, 3, 2) * (scale if scale is not None else 1 / np.sqrt(q.shape[-1]))
+    if softcap:
+        s = np.tanh(s / softcap) * softcap
+    if is_causal:
+        s = np.where(np.tri(*s.shape[-2:], dtype=bool), s, -np.inf)
+    if mask is not None:
+        s = np.where(mask, s, -np.inf) if mask.dtype == bool else s + mask
+    y = softmax(s) @ v
+    return y.transpose(0, 2, 1, 3).reshape(y.shape[0], y.shape[2], -1) if flat else y
+
+
+def rotary(x, cos, sin, ids=None, num_heads=0, rotary_embedding_dim=0, interleaved=0):
+    shape = x.shape
+    if x.ndim == 3:
+        x = x.reshape(shape[0], shape[1], num_heads, -1)
+    else:
+        x = x.transpose(0, 2, 1, 3)
+    d = rotary_embedding_dim or x.shape[-1]
+    turned, rest = x[..., :d], x[..., d:]
+    if ids is not None:
+        cos, sin = cos[ids], sin[ids]
+    cos, sin = cos[:, :, None, :], sin[:, :, None, :]
+    a, b = (turned[..., 0::2], turned[..., 1::2]) if interleaved else np.split(turned, 2, -1)
+    real, imag = cos * a - sin * b, sin * a + cos * b
+    if interleaved:
+        turned = np.stack([real, imag], -1).reshape(turned.shape)
+    else:
+        turned = np.concatenate([real, imag], -1)
+    y = np.concatenate([turned, rest], -1)
+    return y.reshape(shape) if len(shape) == 3 else y.transpose(0, 2, 1, 3)
+
+
+def group_norm(x, scale, bias, num_groups, epsilon=1e-5):
+    n, c = x.shape[:2]
+    g = x.reshape(n, num_groups, -1)
+    g = (g - g.mean(-1, keepdims=True)) / np.sqrt(g.var(-1, keepdims=True) + epsilon)
+    weight = [-1 if k == 1 else 1 for k in range(x.ndim)]
+    if len(scale) != c:
+        scale, bias = np.repeat(scale, c // num_groups), np.repeat(bias, c // num_groups)
+    return g.reshape(x.shape) * scale.reshape(weight) + bias.reshape(weight)
+
+
+def rms_norm(x, scale, axis=-1, epsilon=1e-5):
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    return x / np.sqrt(np.mean(x * x, axes, keepdims=True) + epsilon) * scale
+
+
+def swish(x, alpha=1.0):
+    return x / (1 + np.exp(-alpha * x))
+
+
+def cases():
+    kind = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int64): TensorProto.INT64,
+            np.dtype(bool): TensorProto.BOOL}
+    out = []
+
+    def add(name, opset, op, function, inputs, **attr):
+        names = [f"in{i}" if v is not None else "" for i, v in enumerate(inputs)]
+        given = [(n, v) for n, v in zip(names, inputs) if n]
+        want = np.asarray(function(*inputs, **attr), np.float32)
+        graph = helper.make_graph(
+            [helper.make_node(op, names, ["y"], **attr)], name,
+            [helper.make_tensor_value_info(n, kind[v.dtype], v.shape) for n, v in given],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, want.shape)])
+        out.append(Case(name, helper.make_model(graph), [v for _, v in given], [want], opset))
+
+    q, k, v = data(2, 4, 5, 8), data(2, 4, 6, 8), data(2, 4, 6, 10)
+    add("attention", 23, "Attention", attention, [q, k, v])
+    add("attention_float_mask", 23, "Attention", attention, [q, k, v, data(5, 6)], scale=0.5)
+    add("attention_head_mask", 23, "Attention", attention, [q, k, v, data(2, 4, 5, 6)], softcap=2.0)
+    visible = RNG.random((2, 1, 5, 6)) < 0.7
+    visible[..., 0] = True
+    add("attention_bool_mask", 23, "Attention", attention, [q, k, v, visible])
+    add("attention_causal", 23, "Attention", attention, [q, k, v], is_causal=1)
+    add("attention_groups", 23, "Attention", attention, [q, k[:, :2], v[:, :2], data(1, 4, 5, 6)])
+    add("attention_flat", 23, "Attention", attention, [data(2, 5, 24), data(2, 7, 12), data(2, 7, 8)], q_num_heads=4,
+        kv_num_heads=2, is_causal=1)
+    cos, sin, ids = data(9, 3), data(9, 3), RNG.integers(0, 9, (2, 5))
+    add("rotary", 23, "RotaryEmbedding", rotary, [data(2, 4, 5, 6), cos, sin, ids])
+    add("rotary_interleaved", 23, "RotaryEmbedding", rotary, [data(2, 4, 5, 6), cos, sin, ids], interleaved=1)
+    add("rotary_part", 23, "RotaryEmbedding", rotary, [data(2, 4, 5, 10), cos, sin, ids], rotary_embedding_dim=6)
+    add("rotary_flat", 23, "RotaryEmbedding", rotary, [data(2, 5, 24), data(2, 5, 3), data(2, 5, 3)], num_heads=4,
+        interleaved=1)
+    add("swish", 24, "Swish", swish, [data(3, 7)])
+    add("swish_alpha", 24, "Swish", swish, [data(3, 7)], alpha=1.5)
+    add("rms_norm", 23, "RMSNormalization", rms_norm, [data(3, 4, 5), data(5)])
+    add("rms_norm_axis", 23, "RMSNormalization", rms_norm, [data(3, 4, 5), data(4, 5)], axis=1, epsilon=0.25)
+    add("rms_norm_broadcast", 23, "RMSNormalization", rms_norm, [data(3, 4, 5), data(5)], axis=-2)
+    add("group_norm_21", 21, "GroupNormalization", group_norm, [data(2, 6, 4, 3), data(6), data(6)], num_groups=3)
+    add("group_norm_18", 18, "GroupNormalization", group_norm, [data(2, 6, 4, 3), data(3), data(3)], num_groups=3,
+        epsilon=0.5)
+    return out
+
+
+def gradient(dtrc, case, work):
+    """The program's gradients against differences of its reference; what is wrong, or None."""
+    g = case.model.graph
+    os.makedirs(work, exist_ok=True)
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    g = model.graph
+    params = [i for i, a in enumerate(case.inputs) if a.dtype == np.float32 and i < 3]
+    for i, (info, a) in enumerate(zip(list(g.input), case.inputs)):
+        g.initializer.append(onnx.numpy_helper.from_array(a, info.name))
+    del g.input[:]
+    g.input.append(helper.make_tensor_value_info("one", TensorProto.FLOAT, [1]))
+    g.node.append(helper.make_node("Mul", ["y", "y"], ["square"]))
+    g.node.append(helper.make_node("ReduceSum", ["square"], ["sum"], keepdims=0))
+    g.node.append(helper.make_node("Mul", ["sum", "one"], ["loss1"]))
+    g.node.append(helper.make_node("ReduceSum", ["loss1"], ["loss"], keepdims=0))
+    del g.output[:]
+    g.output.append(helper.make_tensor_value_info("loss", TensorProto.FLOAT, []))
+    del model.opset_import[:]
+    model.opset_import.append(helper.make_opsetid("", case.opset))
+    model.ir_version = 8
+    path, trainer = os.path.join(work, "model.onnx"), os.path.join(work, "trainer")
+    onnx.save(model, path)
+    np.savez(os.path.join(work, "data.npz"), one=np.ones((1, 1), np.float32))
+    train = [x for i in params for x in ("--train", f"in{i}")]
+    rc, _, err = run([dtrc, path, "--budget", "100%", "--loss", "output", "-o", trainer, *train, "--threads", "1"])
+    if rc:
+        return f"compile: {err[-500:]}"
+    rc, out, err = run([trainer, "--data", os.path.join(work, "data.npz"), "--batched", "--check-grad"])
+    return None if rc == 0 else f"gradient: {out[-600:]}{err[-200:]}"
+
+
+def main():
+    ap = argparse.ArgumentParser(description="Operators of later sets.")
+    ap.add_argument("--dtrc", required=True)
+    dtrc = os.path.abspath(ap.parse_args().dtrc)
+    work = tempfile.mkdtemp(prefix="dtrc-later-")
+    bad, todo = {}, cases()
+    for opset in sorted({c.opset for c in todo}):
+        bad.update(check(dtrc, [c for c in todo if c.opset == opset], os.path.join(work, str(opset))))
+    for c in todo:
+        try:
+            wrong = gradient(dtrc, c, os.path.join(work, c.name))
+        except Wrong as e:
+            wrong = str(e)
+        if wrong:
+            bad[c.name + " (gradient)"] = wrong
+    for name, text in sorted(bad.items()):
+        print(f"FAIL {name}: {text}")
+    shutil.rmtree(work, ignore_errors=True)
+    print(f"{2 * len(todo) - len(bad)} passed, {len(bad)} failed, 0 skipped")
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
