@@ -168,36 +168,35 @@ static void print_text(const Work *w, const Compare *c) {
     }
 }
 
-static void print_run(const char *what, const Measured *m) {
+static void print_run(const char *budget, const char *planner, const Measured *m) {
     char b1[32];
+    printf("  %12s  %-10s", budget, planner);
     if (m->error) {
-        printf("%-36s  status %d: %s\n", what, m->status, m->error);
+        printf("status %d: %s\n", m->status, m->error);
         return;
     }
-    printf("%-36s  %9.4g ms %8.2f %%  %11s  %6u %8u", what, m->step_ms, 100 * m->overhead,
-           format_bytes(b1, m->peak_bytes), m->again, m->evictions);
+    printf("%-8s %10.4g %10.4g %8.2f %%  %11s  %6u", m->mode, m->step_ms, m->base_ms,
+           100 * m->overhead, format_bytes(b1, m->peak_bytes), m->again);
     if (m->decisions)
-        printf("  %9.4g us", m->decide_ns / 1e3);
+        printf("  %9.4g %9.4g", m->decide_ns / 1e6, m->planning_ms);
     else
-        printf("  %9s   ", "-");
+        printf("  %9s %9s", "-", "-");
     printf("  %s\n", m->same_weights ? "same bits" : "OTHER BITS");
 }
 
-static void print_measured(Arena *a, const Work *w, const Compare *c) {
+static void print_measured(const Work *w, const Compare *c) {
     char b1[32];
-    printf("\nmeasured: %u steps on random data, %d threads\n", c->base->steps, w->cost->threads);
-    printf("%-36s  %12s %10s  %11s  %6s %8s  %12s  %s\n", "", "step", "over", "peak", "again",
-           "dropped", "deciding", "weights");
-    print_run("without a budget", c->base);
+    printf("\nmeasured, ms: %u steps on random data, %d threads; 'without': the program without a "
+           "budget, right after\n"
+           "  %12s  %-10s%-8s %10s %10s %10s  %11s  %6s  %9s %9s  %s\n",
+           c->base->steps, w->cost->threads, "budget", "planner", "mode", "step", "without",
+           "overhead", "peak", "again", "deciding", "at start", "weights");
+    print_run("none", "none", c->base);
     for (uint32_t i = c->nbudget; i-- > 0;)
         for (uint32_t k = 0; k < c->nplanner; k++) {
             const CompareRow *r = &c->budget[i].row[k];
-            if (!r->measured) continue;
-            const char *how = r->measured->mode && *r->measured->mode ? r->measured->mode : "";
-            print_run(arena_printf(a, "%s  %s%s%s", format_bytes(b1, c->budget[i].bytes),
-                                   r->planner, strcmp(how, r->planner) && *how ? ", " : "",
-                                   strcmp(how, r->planner) ? how : ""),
-                      r->measured);
+            if (r->measured)
+                print_run(format_bytes(b1, c->budget[i].bytes), r->planner, r->measured);
         }
 }
 
@@ -218,12 +217,13 @@ static void measured_json(Text *t, const Measured *m) {
         text_str(t, ", \"heuristic\": ");
         text_json(t, m->heuristic);
         text_add(t,
-                 ", \"steps\": %u, \"step_ms\": %.6g, \"overhead\": %.6f, \"peak_bytes\": %llu, "
+                 ", \"steps\": %u, \"step_ms\": %.6g, \"base_step_ms\": %.6g, \"overhead\": %.6f, "
+                 "\"peak_bytes\": %llu, "
                  "\"recomputed_runs\": %u, \"evictions\": %u, \"decisions\": %u, "
                  "\"decide_ns\": %.0f, \"planning_ms\": %.6g, \"weights_equal\": %s, "
                  "\"weights_sha256\": ",
-                 m->steps, m->step_ms, m->overhead, (unsigned long long)m->peak_bytes, m->again,
-                 m->evictions, m->decisions, m->decide_ns, m->planning_ms,
+                 m->steps, m->step_ms, m->base_ms, m->overhead, (unsigned long long)m->peak_bytes,
+                 m->again, m->evictions, m->decisions, m->decide_ns, m->planning_ms,
                  m->same_weights ? "true" : "false");
         text_json(t, m->sha256);
     }
@@ -278,7 +278,7 @@ int compare(Arena *a, Diag *d, const Options *o) {
         print_json(a, &w, &c);
     else
         print_text(&w, &c);
-    if (!o->json && c.base) print_measured(a, &w, &c);
+    if (!o->json && c.base) print_measured(&w, &c);
     if (o->report && !compare_html(a, d, o, &w, &c)) return EXIT_MACHINE;
     return EXIT_DONE;
 }

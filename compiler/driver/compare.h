@@ -12,6 +12,7 @@ typedef struct {
     const char *error; /* why there is nothing else; NULL: all is well */
     const char *mode, *heuristic, *sha256;
     uint32_t steps;
+    double base_ms;      /* step of the program without a budget, run right after */
     double step_ms;      /* median */
     double overhead;     /* over the program without a budget: .05 is 5 % more time */
     uint64_t peak_bytes; /* of the block that was mapped */

@@ -218,29 +218,30 @@ static void measured_row(Text *t, uint64_t budget, const char *planner, const Me
     text_add(t, "<tr><td class=\"l\">%s</td><td class=\"l\">%s</td>",
              budget ? format_bytes(b1, budget) : "none", planner);
     if (m->error) {
-        text_add(t, "<td class=\"l\" colspan=\"8\">status %d: ", m->status);
+        text_add(t, "<td class=\"l note\" colspan=\"9\">status %d: ", m->status);
         page_text(t, m->error);
         text_str(t, "</td></tr>\n");
         return;
     }
     text_str(t, "<td class=\"l\">");
     page_text(t, m->mode);
-    text_add(t, "</td><td>%.4g</td><td>%.2f %%</td><td>%s</td><td>%u</td><td>%u</td>", m->step_ms,
-             100 * m->overhead, format_bytes(b2, m->peak_bytes), m->again, m->evictions);
+    text_add(t, "</td><td>%.4g</td><td>%.4g</td><td>%.2f %%</td><td>%s</td><td>%u</td>", m->step_ms,
+             m->base_ms, 100 * m->overhead, format_bytes(b2, m->peak_bytes), m->again);
     if (m->decisions)
-        text_add(t, "<td>%.4g</td>", m->decide_ns / 1e6);
+        text_add(t, "<td>%.4g</td><td>%.4g</td>", m->decide_ns / 1e6, m->planning_ms);
     else
-        text_str(t, "<td></td>");
+        text_str(t, "<td></td><td></td>");
     text_add(t, "<td class=\"l\">%s</td></tr>\n", m->same_weights ? "same bits" : "other bits");
 }
 
 static void measured(Text *t, const Work *w, const Compare *c) {
-    static const char *const head[] = {"<budget",      "<planner", "<mode",      "step, ms",
-                                       "overhead",     "peak",     "runs again", "drops",
-                                       "deciding, ms", "<weights"};
+    static const char *const head[] = {"<budget",      "<planner",     "<mode",   "step, ms",
+                                       "without, ms",  "overhead",     "peak",    "runs again",
+                                       "deciding, ms", "at start, ms", "<weights"};
     text_add(t,
-             "<h2>Measured</h2>\n<p>Medians of %u steps on random data with %d threads; overhead "
-             "over the program without a budget. Deciding happens once, at start.</p>\n",
+             "<h2>Measured</h2>\n<p>Medians of %u steps on random data with %d threads, beside the "
+             "program without a budget, run right after. Dynamic mode decides once, at start: the "
+             "time of the decisions it keeps, and of all that it tried.</p>\n",
              c->base->steps, w->cost->threads);
     page_table(t, head, sizeof head / sizeof *head);
     measured_row(t, 0, "none", c->base);

@@ -7,7 +7,8 @@
  * for that budget. All runs make the same number of steps from the same seed, and end with the same
  * weights if recomputation changes nothing.
  *
- * Times are medians over the steps of one run; other work on the machine shows in them. */
+ * Times are medians over the steps of one run. A machine drifts, so the program without a budget
+ * runs again right after each other run, and overheads compare those two. */
 #include "compare.h"
 
 #include <cjson/cJSON.h>
@@ -95,15 +96,16 @@ static Measured *run(const Bench *b, const char *program, const char *const *mor
     return m;
 }
 
+static const char *const static_mode[] = {"--mode", "static", NULL};
+
 /* Compiles a plan and runs it as compiled; the program stays at `name`. NULL after reporting. */
 static Measured *run_plan(const Bench *b, Work *w, const Plan *p, const char *name) {
-    static const char *const mode[] = {"--mode", "static", NULL};
     const char *program = file_in(b, name);
     const Plan *before = w->plan;
     w->plan = p;
     int status = trainer_make(b->a, b->d, b->o, w, &b->runtime, NULL, program);
     w->plan = before;
-    return status == EXIT_DONE ? run(b, program, mode) : NULL;
+    return status == EXIT_DONE ? run(b, program, static_mode) : NULL;
 }
 
 static Measured *run_dynamic(const Bench *b, const char *planner, uint64_t budget) {
@@ -115,9 +117,11 @@ static Measured *run_dynamic(const Bench *b, const char *planner, uint64_t budge
     return run(b, file_in(b, "program"), mode);
 }
 
-static void compare_with(const Measured *base, Measured *m) {
+static void compare_with(const Bench *b, const Measured *base, Measured *m) {
     if (m->error) return;
-    m->overhead = base->step_ms > 0 ? m->step_ms / base->step_ms - 1 : 0;
+    const Measured *now = run(b, file_in(b, "program"), static_mode);
+    m->base_ms = now->error ? base->step_ms : now->step_ms;
+    m->overhead = m->base_ms > 0 ? m->step_ms / m->base_ms - 1 : 0;
     m->same_weights = !strcmp(m->sha256, base->sha256);
 }
 
@@ -143,7 +147,8 @@ static int measure_all(Bench *b, Work *w, Compare *c) {
                    "the compiled program ends with status %d: %s", base->status, base->error);
         return base->status > 0 && base->status <= EXIT_MACHINE ? base->status : EXIT_MACHINE;
     }
-    compare_with(base, base);
+    base->base_ms = base->step_ms;
+    base->same_weights = true;
     c->base = base;
     for (uint32_t i = c->nbudget; i-- > 0;)
         for (uint32_t k = 0; k < c->nplanner; k++) {
@@ -157,7 +162,7 @@ static int measure_all(Bench *b, Work *w, Compare *c) {
             } else {
                 continue;
             }
-            compare_with(base, m);
+            compare_with(b, base, m);
             r->measured = m;
         }
     return EXIT_DONE;

@@ -14,9 +14,10 @@
 #include <string.h>
 
 enum { SMALLER = 24 }; /* smaller capacities, 1/256 apart */
-/* Elementary steps, some 10 ns each, that all plays together may take; the first one that comes to
- * its end may always do so. */
+/* Elementary steps, some 10 ns each, that all plays together may take once one has come to its end,
+ * that each may take until then, and after which nothing is tried any more. */
 #define WORK UINT64_C(100000000)
+#define MOST_WORK (10 * WORK)
 
 typedef struct {
     DtrHeuristic h;
@@ -75,7 +76,7 @@ static void fill_options(const DtrChoice *c, const Score *s, uint32_t way, DtrOp
 }
 
 bool dtr_choice_next(DtrChoice *c, DtrOptions *o) {
-    for (; c->smaller <= SMALLER; c->play = 0, c->smaller++) {
+    for (; c->smaller <= SMALLER && c->spent < MOST_WORK; c->play = 0, c->smaller++) {
         for (; c->play < PLAYS; c->play++) {
             const Score *s = &scores[c->play / WAYS];
             if (c->found && (c->any || !c->work || !c->best_ns)) return false;
@@ -92,6 +93,7 @@ bool dtr_choice_next(DtrChoice *c, DtrOptions *o) {
 }
 
 bool dtr_choice_ended(DtrChoice *c, DtrStatus st, const DtrCounters *n) {
+    c->spent += n->work;
     c->work -= n->work < c->work ? n->work : c->work;
     c->dear |= st == DTR_TOO_DEAR || st == DTR_TOO_LONG;
     if (st != DTR_OK) return false;

@@ -196,6 +196,7 @@ typedef struct {
     bool found;             /* a play has come to its end */
     bool dear;              /* one was given up because it took too long */
     uint64_t best_ns, work; /* of the best play; elementary steps left */
+    uint64_t spent;         /* elementary steps of all plays */
     uint32_t smaller, play; /* numbers of the next play: of the capacity, and under it */
 } DtrChoice;
 /* heuristic: a name of policy.h, "lookahead", or "auto": all of them. */

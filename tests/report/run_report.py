@@ -91,6 +91,9 @@ def check(p, console, view, wants):
     assert not p["overlaps"], f"labels overlap: {p['overlaps']}"
     assert p["text"] >= 4.5, f"text has a contrast of {p['text']:.2f}"
     assert p["lines"] >= 3, f"a curve has a contrast of {p['lines']:.2f}"
+    # The table of measured runs: as planned, without a budget, and a budget that no program can meet.
+    p["same"] = sum(r[-1] == "same bits" for r in p["rows"])
+    p["refused"] = sum(r[-1].startswith("status 3: ") for r in p["rows"])
     for key, least in wants.items():
         assert p[key] >= least, f"{key}: {p[key]}, expected {least}"
 
@@ -131,11 +134,11 @@ def pages(opt, folder):
 
     page, rows = compare("gpt", gpt, "--budgets", "100%,90%,80%,70%,65%,50%")
     # none has a plan at one budget only, and no curve
-    yield "compare", page, rows, {"curves": 8, "dots": 25, "bands": 12, "blocks": 200}
-    page, rows = compare("evil", evil, "--budgets", "100%,1K")
-    yield "compare-names", page, rows, {"dots": 10, "bands": 2, "blocks": 10}
+    yield "compare", page, rows, {"curves": 9, "dots": 25, "bands": 12, "blocks": 200}
+    page, rows = compare("evil", evil, "--budgets", "150%,1K", "--measure")
+    yield "compare-names", page, rows, {"dots": 11, "bands": 2, "blocks": 10, "same": 3, "refused": 1}
     page, rows = compare("diamond", diamond, "--accounting", "bytes", "--budgets", "450,420,400,1")
-    yield "compare-trace", page, rows, {"curves": 8, "dots": 26, "bands": 3}
+    yield "compare-trace", page, rows, {"curves": 9, "dots": 26, "bands": 3}
     page, rows = compare("nothing", diamond, "--accounting", "bytes", "--budgets", "1,2")
     yield "compare-nothing", page, rows, {}
     page = os.path.join(folder, "plan.html")
