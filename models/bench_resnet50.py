@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 """Speed and memory of a trained ResNet-50 (or another model of make_resnet50.py) against PyTorch. By hand:
 
-    make_resnet50.py && bench_resnet50.py [--batch 8] [--threads 2] [--rounds 5] [--budgets 100%,60%,40%,min]
+    make_resnet50.py && bench_resnet50.py [--batch 8] [--threads 2] [--rounds 5] [--budgets 100%,60%,40%,40%/60%,min]
 
+40%/60% runs the program that was compiled for 60 % with --budget 40 %: in dynamic mode.
 Both train with SGD and momentum on the same random batch.  Machines drift, so the runs alternate: in each round our
 trainer at 100 %, PyTorch contiguous, PyTorch channels-last, and our trainer at the other budgets take turns; reported
 is the median over rounds of the ratio to the better PyTorch time of the same round, and for the other budgets to our
@@ -56,10 +57,10 @@ def plan(dtrc, model, batch, threads, planner):
     return json.loads(subprocess.run(cmd, check=True, stdout=subprocess.PIPE).stdout.decode().strip().splitlines()[-1])
 
 
-def run_trainer(trainer, data, steps, lr):
+def run_trainer(trainer, data, steps, lr, more=()):
     """The trainer's summary. Its max_resident_bytes is the kernel's high-water mark of that program alone; what
     wait4 says would include this process, of which the child is a copy until it starts the trainer."""
-    r = subprocess.run([trainer, "--data", data, "--batched", "--steps", str(steps), "--lr", str(lr), "--json"],
+    r = subprocess.run([trainer, "--data", data, "--batched", "--steps", str(steps), "--lr", str(lr), "--json", *more],
                        check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     return json.loads(r.stdout.decode().strip().splitlines()[-1])
 
@@ -105,7 +106,7 @@ def main():
     ap.add_argument("--threads", type=int, default=2)
     ap.add_argument("--rounds", type=int, default=5)
     ap.add_argument("--steps", type=int, default=6, help="steps a run; the median counts")
-    ap.add_argument("--budgets", default="100%,60%,40%,min")
+    ap.add_argument("--budgets", default="100%,60%,40%,40%/60%,min")
     ap.add_argument("--planner", default="static")
     ap.add_argument("--no-torch", action="store_true")
     ap.add_argument("--json")
@@ -119,8 +120,12 @@ def main():
     peak, low = p["peak_without_budget_bytes"], p["min_budget_bytes"]
     print(f"peak without recomputation {peak / 2**20:.1f} MiB, smallest budget {low / 2**20:.1f} MiB "
           f"({100 * low / peak:.0f} %)", flush=True)
-    trainers = {}
+    trainers, more = {}, {}
     for b in a.budgets.split(","):
+        run_at, _, compiled_at = b.partition("/")
+        if compiled_at:
+            trainers[b], more[b] = trainers[compiled_at], ["--budget", str(peak * int(run_at.rstrip("%")) // 100)]
+            continue
         size = low if b == "min" else peak * int(b.rstrip("%")) // 100
         if size < low:
             print(f"budget {b}: below the smallest one")
@@ -135,7 +140,7 @@ def main():
     while quiet < a.rounds and r < 3 * a.rounds:
         others, row, r = Others(), {}, r + 1
         for b in names:
-            last[b] = run_trainer(trainers[b], data, a.steps, 1e-4)
+            last[b] = run_trainer(trainers[b], data, a.steps, 1e-4, more.get(b, []))
             row[b] = last[b]["step_ms"]
             if b == names[0] and not a.no_torch:
                 for c in (False, True):
@@ -150,6 +155,8 @@ def main():
                 ours[b].append(row[b])
             for c in () if a.no_torch else (False, True):
                 torch_ms[c].append(row[c])
+    if len({last[b]["weights_sha256"] for b in names}) > 1:
+        sys.exit("the budgets do not give the same weights")
     if not quiet:
         sys.exit("this machine is not quiet enough to measure")
     result = {"peak_without_budget_bytes": peak, "min_budget_bytes": low, "rows": []}
