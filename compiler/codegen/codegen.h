@@ -4,6 +4,7 @@
 #define DTRC_CODEGEN_H
 
 #include "plan.h"
+#include "sizes.h"
 #include "train.h"
 
 typedef struct {
@@ -16,6 +17,8 @@ typedef struct {
     uint64_t seed;                     /* --init */
     const char *init;                  /* keep, kaiming, xavier */
     const char *include_dir, *lib_dir; /* of the runtime */
+    const Sizes *sizes;                /* other sizes that the program can have, or NULL */
+    const char *one_size;              /* why not */
 } CgOptions;
 
 /* Writes program.c (front matter, memory map, kernels, schedule table), Makefile, manifest.json

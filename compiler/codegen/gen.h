@@ -8,7 +8,19 @@
 typedef struct {
     const char *type, *init;
     uint32_t number;
+    uint32_t symbols; /* that its numbers depend on: bit i for symbol i */
 } GenObject;
+
+/* Text with expressions in the program's symbols. */
+typedef struct {
+    const char *text;
+    uint32_t symbols;
+} GenText;
+
+/* A loop function (parameters, body) and the arguments of a node's call. */
+typedef struct {
+    const char *params, *text, *args;
+} GenLoop;
 
 typedef struct {
     Arena *a;
@@ -17,13 +29,19 @@ typedef struct {
     const Cost *c;
     const Plan *p;
     const CgOptions *o;
+    /* The step at each point that the code is written for and compared at: g itself where the
+     * program has one size. */
+    const Sizes *sizes;
+    const char *one_size; /* why sizes is NULL */
+    uint32_t npoint;
+    const Graph *const *at;
     /* kernels.c */
-    VEC(const char *) loop; /* generic loops: text after the name, parameters first */
-    VEC(const char *) body; /* node functions k0, k1, ... */
+    VEC(GenText) loop; /* generic loops: text after the name, parameters first */
+    VEC(GenText) body; /* node functions k0, k1, ... */
     VEC(GenObject) object;
     Map *loop_by_text, *body_by_text, *object_by_text;
     uint32_t *node_body; /* per node; NO_ID: no code (views) */
-    uint32_t last_conv;  /* DtrtConv that the node being emitted uses */
+    GenText *node_needs; /* per node: its workspace, as an expression; text NULL: as planned */
     uint32_t *conv_of;   /* per value: DtrtConv object that knows its packed layout, or NO_ID */
     /* tables.c */
     uint32_t ntensor;
@@ -35,6 +53,7 @@ typedef struct {
     uint64_t *ref_offset;    /* per value of fwd: payload offset of a constant that is no tensor */
     uint64_t payload_bytes;
     uint32_t nnode, noperand, nrun, naddr, nstep;
+    NodeId *graph_node; /* per node of the program */
 } Gen;
 
 /* ---- expr.c ---- */
@@ -53,9 +72,16 @@ const char *cg_number(Arena *a, double v, bool is_float);
 const char *cg_ctype(DType d); /* float, int64_t, int32_t, uint8_t */
 
 /* ---- loops.c ---- */
-/* Adds the loop of node n (op_is_loop) to the program, or finds an equal one, and appends its call
- * to body. */
-void cg_loop(Gen *g, const Node *n, Text *body);
+/* The loop of node n (op_is_loop). by_columns: how a reduction goes, where there is a choice. */
+void cg_loop(Arena *a, const Graph *g, const Node *n, bool by_columns, GenLoop *out);
+
+/* ---- several.c: one text for several sizes ---- */
+/* One text from those at each point; false with the reason in g->one_size. */
+bool cg_merge(Gen *g, const char *const *text, GenText *out);
+/* "    const int64_t N = FROM[0];" for each symbol. */
+void cg_declare_symbols(const Gen *g, uint32_t symbols, const char *from, Text *t);
+void cg_print_sizes(Gen *g, Text *t); /* resize, needs, largest, symbols */
+void cg_print_size_fields(const Gen *g, Text *t);
 
 /* ---- kernels.c ---- */
 bool cg_kernels(Gen *g);                /* fills the tables above */

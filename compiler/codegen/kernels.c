@@ -5,77 +5,290 @@
  * says which nodes they are. */
 #include "gen.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { NAMES_SHOWN = 4 };
 
-/* Types of objects that the library sets up before the first step. */
+/* Types of objects that the library sets up before the first step. Convolutions of a second size
+ * take the packed layout of the first. */
 static const struct {
     const char *type, *init;
-} set_up[] = {{"DtrtConv", "dtrt_conv_init"}, {"DtrtMatmul", "dtrt_matmul_init"}};
+    bool like;
+    const char *needs;
+} set_up[] = {{"DtrtConv", "dtrt_conv_init", true, "dtrt_conv_workspace"},
+              {"DtrtMatmul", "dtrt_matmul_init", false, "dtrt_matmul_workspace"}};
 
-static uint32_t add_object(CpuEmit *e, const char *type, const char *init) {
-    Gen *g = e->priv;
-    const char *key = arena_printf(g->a, "%s %s", type, init);
+/* What one node's emission is about: the objects that it asks for, in order. First they are only
+ * noted, at each point; then they have numbers and the body is written. */
+enum { NODE_OBJECTS = 4 };
+typedef struct {
+    Gen *g;
+    uint32_t point, count;
+    bool numbered;
+    const char *type[NODE_OBJECTS];
+    const char *init[NODE_OBJECTS][SIZES_MAX_COEFS + SIZES_MAX_CHECKS];
+    uint32_t number[NODE_OBJECTS];
+} Emission;
+
+static uint32_t note_object(CpuEmit *e, const char *type, const char *init) {
+    Emission *x = e->priv;
+    uint32_t k = x->count++;
+    assert(k < NODE_OBJECTS);
+    x->type[k] = type;
+    x->init[k][x->point] = init;
+    return x->numbered ? x->number[k] : 0;
+}
+
+static uint32_t packed_by(CpuEmit *e, ValueId v) {
+    const Emission *x = e->priv;
+    return x->g->conv_of[v];
+}
+
+static uint32_t add_object(Gen *g, const char *type, const GenText *init) {
+    const char *key = arena_printf(g->a, "%s %s", type, init->text);
     uint32_t id = map_get(g->object_by_text, key);
-    if (id == NO_ID) {
-        id = g->object.n;
-        map_put(g->object_by_text, key, id);
-        GenObject o = {arena_str(g->a, type), arena_str(g->a, init), id};
-        VEC_PUSH(g->a, g->object, o);
-    }
-    if (!strcmp(type, "DtrtConv")) g->last_conv = id;
+    if (id != NO_ID) return id;
+    id = g->object.n;
+    map_put(g->object_by_text, key, id);
+    GenObject o = {arena_str(g->a, type), init->text, id, init->symbols};
+    VEC_PUSH(g->a, g->object, o);
     return id;
 }
 
-/* A packed weight is converted by the first convolution that reads it. */
-static void note_conv(Gen *g, const Node *n) {
-    for (uint32_t i = 0; g->last_conv != NO_ID && i < n->nin; i++) {
-        ValueId v = n->in[i];
+static uint32_t add_text(Gen *g, Map *by_text, const GenText *x, bool body) {
+    uint32_t id = map_get(by_text, x->text);
+    if (id != NO_ID) return id;
+    id = body ? g->body.n : g->loop.n;
+    map_put(by_text, x->text, id);
+    if (body)
+        VEC_PUSH(g->a, g->body, *x);
+    else
+        VEC_PUSH(g->a, g->loop, *x);
+    return id;
+}
+
+static const char *whole(Gen *g, uint64_t v) {
+    return arena_printf(g->a, "%llu", (unsigned long long)v);
+}
+
+/* ---- nodes that call the runtime ---- */
+
+static bool emit_at(Emission *x, NodeId id, const char **body) {
+    Gen *g = x->g;
+    const Graph *at = g->at[x->point];
+    Text t;
+    text_init(&t, g->a);
+    text_str(&t, "");
+    CpuEmit e = {.arena = g->a, .body = &t, .g = at, .packed = g->c->packed};
+    e.threads = g->c->threads;
+    e.object = note_object;
+    e.packed_by = packed_by;
+    e.priv = x;
+    x->count = 0;
+    TRY(op_def(at->node[id].op)->cpu(&e, &at->node[id]));
+    *body = t.at;
+    return true;
+}
+
+/* Weights that this convolution reads, and a gradient that it makes, are packed as it says. */
+static void note_conv(Gen *g, const Node *n, uint32_t object) {
+    for (uint32_t i = 0; i < n->nin + n->nout; i++) {
+        ValueId v = i < n->nin ? n->in[i] : n->out[i - n->nin];
         if (v != NO_ID && g->c->packed && g->c->packed[v] && g->conv_of[v] == NO_ID)
-            g->conv_of[v] = g->last_conv;
+            g->conv_of[v] = object;
     }
 }
 
-/* Without arithmetic: what a run of the node would touch, so that memory behaves as it would. */
-static void null_body(Gen *g, const Node *n, Text *body) {
-    for (uint32_t i = 0; i < n->nout; i++) {
-        if (n->out[i] == NO_ID) continue;
-        StorageId s = g->g->value[n->out[i]].storage;
-        text_add(body, "    memset(p[%u], 0, %llu);\n", n->nin + i,
-                 (unsigned long long)g->c->storage_bytes[s]);
+/* Workspace that the library decides about when the program starts. */
+static void note_needs(Gen *g, NodeId id, const char *type, uint32_t object) {
+    for (size_t k = 0; k < sizeof set_up / sizeof *set_up; k++)
+        if (!strcmp(type, set_up[k].type))
+            g->node_needs[id].text =
+                arena_printf(g->a, "%s(&%s_%u[c->slot])", set_up[k].needs, type, object);
+}
+
+/* Workspace of other calls, where it depends on sizes. */
+static bool call_needs(Gen *g, NodeId id) {
+    const char *text[SIZES_MAX_COEFS + SIZES_MAX_CHECKS];
+    GenText need;
+    for (uint32_t k = 0; k < g->npoint; k++)
+        text[k] = whole(g, cost_plain_workspace(g->at[k], &g->at[k]->node[id], g->c->threads));
+    TRY(cg_merge(g, text, &need));
+    if (need.symbols) g->node_needs[id] = need;
+    return true;
+}
+
+static bool emit_call(Gen *g, NodeId id, GenText *out) {
+    Emission x = {.g = g};
+    const char *body[SIZES_MAX_COEFS + SIZES_MAX_CHECKS];
+    if (!op_def(g->g->node[id].op)->cpu)
+        return diag_error(g->d, ir_place(g->g, id, NO_ID),
+                          "operator %s has no code for the target cpu",
+                          op_def(g->g->node[id].op)->name);
+    for (x.point = 0; x.point < g->npoint; x.point++) TRY(emit_at(&x, id, &body[x.point]));
+    for (uint32_t k = 0; k < x.count; k++) {
+        GenText init;
+        TRY(cg_merge(g, x.init[k], &init));
+        x.number[k] = add_object(g, x.type[k], &init);
+        note_needs(g, id, x.type[k], x.number[k]);
+        if (!strcmp(x.type[k], "DtrtConv")) note_conv(g, &g->g->node[id], x.number[k]);
     }
-    if (!body->n) text_str(body, "    (void)p;\n");
+    TRY(call_needs(g, id));
+    x.numbered = true;
+    for (x.point = 0; x.point < g->npoint; x.point++) TRY(emit_at(&x, id, &body[x.point]));
+    return cg_merge(g, body, out);
+}
+
+/* ---- loops ---- */
+
+/* The loop in one form: "loop3(c, p, 64 * N, 3)". */
+static bool emit_form(Gen *g, NodeId id, bool by_columns, GenText *call) {
+    const char *text[SIZES_MAX_COEFS + SIZES_MAX_CHECKS], *args[SIZES_MAX_COEFS + SIZES_MAX_CHECKS];
+    GenText body, loop;
+    GenLoop l = {0};
+    for (uint32_t k = 0; k < g->npoint; k++) {
+        const char *params = l.params;
+        cg_loop(g->a, g->at[k], &g->at[k]->node[id], by_columns, &l);
+        text[k] = l.text;
+        args[k] = l.args;
+        if (k && strcmp(params, l.params)) {
+            g->one_size = arena_printf(g->a, "the axes of its loop depend on it");
+            return false;
+        }
+    }
+    TRY(cg_merge(g, text, &body));
+    Text t;
+    text_init(&t, g->a);
+    text_add(&t, "%s {\n", l.params);
+    cg_declare_symbols(g, body.symbols, "c->dim", &t);
+    text_add(&t, "%s}\n", body.text);
+    loop = (GenText){t.at, body.symbols};
+    TRY(cg_merge(g, args, call));
+    call->text =
+        arena_printf(g->a, "loop%u%s", add_text(g, g->loop_by_text, &loop, false), call->text);
+    return true;
+}
+
+/* How a reduction goes: by columns, by rows, or as its sizes are at run time. */
+typedef enum { BY_ROWS, BY_COLUMNS, BY_SIZE } Choice;
+
+typedef struct {
+    Choice choice;
+    GenText lead, kept;
+    const char *by_columns; /* the condition of BY_SIZE */
+    uint32_t nacc;
+} Reduction;
+
+/* At the least values of the symbols; a product of sizes grows with them. */
+static int64_t fewest_rows(const Gen *g, const int64_t *rows) {
+    SizePoly p;
+    int64_t lo[SIZES_MAX_SYMBOLS] = {0}, least;
+    for (uint32_t i = 0; i < g->sizes->nsym; i++) lo[i] = g->sizes->sym[i].lo;
+    return sizes_fit(g->sizes, rows, &p) && sizes_eval(g->sizes, &p, lo, &least) ? least : 0;
+}
+
+static bool read_reduction(Gen *g, NodeId id, Reduction *r) {
+    const char *lead[SIZES_MAX_COEFS + SIZES_MAX_CHECKS], *kept[SIZES_MAX_COEFS + SIZES_MAX_CHECKS];
+    int64_t rows[SIZES_MAX_COEFS + SIZES_MAX_CHECKS];
+    uint64_t most = 0;
+    for (uint32_t k = 0; k < g->npoint; k++) {
+        LoopNest l;
+        op_loop_nest(g->a, g->at[k], &g->at[k]->node[id], &l);
+        lead[k] = whole(g, l.lead);
+        kept[k] = whole(g, l.kept);
+        rows[k] = (int64_t)l.lead;
+        most = l.kept > most ? l.kept : most;
+        r->nacc = l.nacc;
+        if (k == 0) r->choice = l.by_columns ? BY_COLUMNS : BY_ROWS;
+        if (l.nlead == l.naxis) r->choice = BY_ROWS; /* nothing is kept: no choice */
+        if (l.nlead == l.naxis || l.nacc == 0) return true;
+    }
+    TRY(cg_merge(g, lead, &r->lead) && cg_merge(g, kept, &r->kept));
+    bool one_lead = !r->lead.symbols, one_kept = !r->kept.symbols;
+    if (one_lead && one_kept) return true;
+    if ((one_lead && rows[0] < LOOP_FEW_ROWS) || (one_kept && most > LOOP_MANY_COLUMNS))
+        r->choice = BY_COLUMNS;
+    else if (one_kept && fewest_rows(g, rows) >= LOOP_FEW_ROWS)
+        r->choice = BY_ROWS;
+    else
+        r->choice = BY_SIZE;
+    const char *few = arena_printf(g->a, "%s < %d", r->lead.text, LOOP_FEW_ROWS);
+    const char *many = arena_printf(g->a, "%s > %d", r->kept.text, LOOP_MANY_COLUMNS);
+    r->by_columns = one_lead ? many : one_kept ? few : arena_printf(g->a, "%s || %s", few, many);
+    return true;
+}
+
+/* Doubles for each share, accumulator and column. */
+static bool loop_needs(Gen *g, NodeId id, const Reduction *r) {
+    const char *need[SIZES_MAX_COEFS + SIZES_MAX_CHECKS];
+    GenText by_rows;
+    for (uint32_t k = 0; k < g->npoint; k++) {
+        LoopNest l;
+        op_loop_nest(g->a, g->at[k], &g->at[k]->node[id], &l);
+        need[k] = whole(g, (uint64_t)g->c->threads * l.nacc * l.kept * sizeof(double));
+    }
+    if (r->choice == BY_COLUMNS || !r->nacc) return true;
+    TRY(cg_merge(g, need, &by_rows));
+    if (r->choice == BY_SIZE)
+        by_rows.text = arena_printf(g->a, "%s ? 0 : %s", r->by_columns, by_rows.text);
+    by_rows.symbols |= r->choice == BY_SIZE ? r->lead.symbols | r->kept.symbols : 0;
+    if (by_rows.symbols) g->node_needs[id] = by_rows;
+    return true;
+}
+
+static bool emit_loop(Gen *g, NodeId id, GenText *out) {
+    Reduction r = {.choice = BY_ROWS};
+    GenText rows = {0}, columns = {0};
+    TRY(read_reduction(g, id, &r) && loop_needs(g, id, &r));
+    if (r.choice != BY_COLUMNS) TRY(emit_form(g, id, false, &rows));
+    if (r.choice != BY_ROWS) TRY(emit_form(g, id, true, &columns));
+    out->symbols = rows.symbols | columns.symbols;
+    if (r.choice == BY_SIZE) {
+        out->symbols |= r.lead.symbols | r.kept.symbols;
+        out->text = arena_printf(g->a, "    if (%s)\n        %s;\n    else\n        %s;\n",
+                                 r.by_columns, columns.text, rows.text);
+    } else {
+        out->text =
+            arena_printf(g->a, "    %s;\n", r.choice == BY_COLUMNS ? columns.text : rows.text);
+    }
+    return true;
+}
+
+/* ---- without arithmetic: what a run of the node would touch, so that memory behaves as it would
+ */
+
+static bool emit_null(Gen *g, NodeId id, GenText *out) {
+    const char *text[SIZES_MAX_COEFS + SIZES_MAX_CHECKS];
+    for (uint32_t k = 0; k < g->npoint; k++) {
+        const Node *n = &g->at[k]->node[id];
+        uint64_t *bytes = cost_plain_bytes(g->a, g->at[k]);
+        Text t;
+        text_init(&t, g->a);
+        for (uint32_t i = 0; i < n->nout; i++)
+            if (n->out[i] != NO_ID)
+                text_add(&t, "    memset(p[%u], 0, %llu);\n", n->nin + i,
+                         (unsigned long long)bytes[g->at[k]->value[n->out[i]].storage]);
+        text[k] = t.n ? t.at : "    (void)p;\n";
+    }
+    return cg_merge(g, text, out);
 }
 
 static bool emit_node(Gen *g, NodeId id) {
-    const Node *n = &g->g->node[id];
-    Text body;
-    text_init(&body, g->a);
-    g->last_conv = NO_ID;
-    if (g->o->target == TARGET_NULL) {
-        null_body(g, n, &body);
-    } else if (op_is_loop(n)) {
-        cg_loop(g, n, &body);
-    } else {
-        CpuEmit e = {.arena = g->a, .body = &body, .g = g->g, .object = add_object, .priv = g};
-        e.storage_bytes = g->c->storage_bytes;
-        e.packed = g->c->packed;
-        e.threads = g->c->threads;
-        e.workspace = &g->c->node_workspace[id];
-        if (!op_def(n->op)->cpu)
-            return diag_error(g->d, ir_place(g->g, id, NO_ID),
-                              "operator %s has no code for the target cpu", op_def(n->op)->name);
-        TRY(op_def(n->op)->cpu(&e, n));
-        note_conv(g, n);
-    }
-    uint32_t k = map_get(g->body_by_text, body.at);
-    if (k == NO_ID) {
-        k = g->body.n;
-        map_put(g->body_by_text, body.at, k);
-        VEC_PUSH(g->a, g->body, body.at);
-    }
-    g->node_body[id] = k;
+    GenText text = {0}, body;
+    bool ok = g->o->target == TARGET_NULL   ? emit_null(g, id, &text)
+              : op_is_loop(&g->g->node[id]) ? emit_loop(g, id, &text)
+                                            : emit_call(g, id, &text);
+    if (!ok && g->one_size)
+        g->one_size = arena_printf(g->a, "node '%s' (%s): %s", diag_name(g->a, g->g->node[id].name),
+                                   op_def(g->g->node[id].op)->name, g->one_size);
+    TRY(ok);
+    Text t;
+    text_init(&t, g->a);
+    cg_declare_symbols(g, text.symbols, "c->dim", &t);
+    text_str(&t, text.text);
+    body = (GenText){t.at, text.symbols};
+    g->node_body[id] = add_text(g, g->body_by_text, &body, true);
     return true;
 }
 
@@ -87,12 +300,14 @@ static void fill_state_convs(Gen *g) {
     }
 }
 
-bool cg_kernels(Gen *g) {
+static bool emit_nodes(Gen *g) {
+    g->loop.n = g->body.n = g->object.n = 0;
     g->loop_by_text = map_new(g->a);
     g->body_by_text = map_new(g->a);
     g->object_by_text = map_new(g->a);
-    g->node_body = ARENA_ARRAY(g->a, uint32_t, g->g->nnode);
-    g->conv_of = ARENA_ARRAY(g->a, uint32_t, g->g->nvalue);
+    g->node_body = ARENA_ARRAY(g->a, uint32_t, g->g->nnode + 1);
+    g->node_needs = ARENA_ARRAY(g->a, GenText, g->g->nnode + 1);
+    g->conv_of = ARENA_ARRAY(g->a, uint32_t, g->g->nvalue + 1);
     for (ValueId v = 0; v < g->g->nvalue; v++) g->conv_of[v] = NO_ID;
     for (NodeId n = 0; n < g->g->nnode; n++) {
         g->node_body[n] = NO_ID;
@@ -102,31 +317,58 @@ bool cg_kernels(Gen *g) {
     return true;
 }
 
+/* Where the code itself cannot be written for several sizes, it is written for one. */
+bool cg_kernels(Gen *g) {
+    g->sizes = g->o->sizes;
+    g->one_size = g->o->one_size;
+    if (g->sizes) {
+        g->npoint = g->sizes->npoint;
+        g->at = g->sizes->step;
+        g->one_size = NULL;
+        if (emit_nodes(g)) return true;
+        g->sizes = NULL;
+        if (!g->one_size) return false; /* an error */
+    }
+    g->npoint = 1;
+    g->at = &g->g;
+    return emit_nodes(g);
+}
+
 /* ---- printing ---- */
 
 static void print_init(const Gen *g, Text *t) {
-    text_str(t, "/* Library objects; false after a message. */\n"
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < g->object.n; i++) used |= g->object.at[i].symbols;
+    text_str(t, "/* Library objects for the sizes of c; false after a message. */\n"
                 "static bool init(DtrtCtx *c) {\n    (void)c;\n");
+    cg_declare_symbols(g, used, "c->dim", t);
+    for (uint32_t i = 0; i < g->object.n; i++)
+        text_add(t, "    %s_%u[c->slot] = (%s)%s;\n", g->object.at[i].type, i, g->object.at[i].type,
+                 g->object.at[i].init);
     for (uint32_t i = 0; i < g->object.n; i++)
         for (size_t k = 0; k < sizeof set_up / sizeof *set_up; k++)
-            if (!strcmp(g->object.at[i].type, set_up[k].type))
-                text_add(t, "    if (!%s(&%s_%u, c->threads)) return false;\n", set_up[k].init,
-                         set_up[k].type, i);
+            if (!strcmp(g->object.at[i].type, set_up[k].type)) {
+                text_add(t, "    if (!%s(&%s_%u[c->slot], ", set_up[k].init, set_up[k].type, i);
+                if (set_up[k].like) text_add(t, "c->slot ? &%s_%u[0] : NULL, ", set_up[k].type, i);
+                text_str(t, "c->threads)) return false;\n");
+            }
     text_str(t, "    return true;\n}\n\n");
 }
 
 static void print_packing(const Gen *g, Text *t, bool unpack) {
     Bits used = bits_new(g->a, g->object.n + 1);
     for (ValueId v = 0; v < g->g->nvalue; v++)
-        if (g->conv_of[v] != NO_ID) bits_set(used, g->conv_of[v]);
+        if (g->conv_of[v] != NO_ID && g->g->value[v].role != ROLE_TEMP)
+            bits_set(used, g->conv_of[v]);
     text_str(t, unpack ? "static bool unpack(int conv, const void *packed, float *plain) {\n"
                        : "static bool pack(int conv, const float *plain, void *packed) {\n");
     text_str(t, "    (void)plain, (void)packed;\n    switch (conv) {\n");
     for (uint32_t i = 0; i < g->object.n; i++)
         if (bits_get(used, i))
             text_add(t,
-                     unpack ? "    case %u: return dtrt_conv_unpack(&DtrtConv_%u, packed, plain);\n"
-                            : "    case %u: return dtrt_conv_pack(&DtrtConv_%u, plain, packed);\n",
+                     unpack
+                         ? "    case %u: return dtrt_conv_unpack(&DtrtConv_%u[0], packed, plain);\n"
+                         : "    case %u: return dtrt_conv_pack(&DtrtConv_%u[0], plain, packed);\n",
                      i, i);
     text_str(t, "    default: return false;\n    }\n}\n\n");
 }
@@ -153,22 +395,21 @@ static void print_bodies(const Gen *g, Text *t) {
     for (uint32_t i = 0; i < g->body.n; i++) {
         print_users(g, user + first[i], first[i + 1] - first[i], t);
         text_add(t, "static void k%u(DtrtCtx *c, void *const *p) {\n    (void)c;\n%s}\n", i,
-                 g->body.at[i]);
+                 g->body.at[i].text);
     }
     text_char(t, '\n');
 }
 
 void cg_print_kernels(Gen *g, Text *t) {
-    text_str(t, "/* ---- library objects ---- */\n");
+    text_str(t, "/* ---- library objects, for each set of sizes: init fills them ---- */\n");
     for (uint32_t i = 0; i < g->object.n; i++)
-        text_add(t, "static %s %s_%u = %s;\n", g->object.at[i].type, g->object.at[i].type, i,
-                 g->object.at[i].init);
+        text_add(t, "static %s %s_%u[SLOTS];\n", g->object.at[i].type, g->object.at[i].type, i);
     text_str(
         t,
         "\n/* ---- loops: elementwise operators and sums over rows, shared by nodes that differ in "
         "size only ---- */\n");
     for (uint32_t i = 0; i < g->loop.n; i++)
-        text_add(t, "static LOOP void loop%u%s\n", i, g->loop.at[i]);
+        text_add(t, "static LOOP void loop%u%s\n", i, g->loop.at[i].text);
     text_str(t, "/* ---- nodes: p holds inputs, outputs, workspace ---- */\n");
     print_bodies(g, t);
     print_init(g, t);

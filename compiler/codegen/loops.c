@@ -8,7 +8,8 @@
  *    the workspace, and a second loop combines the shares in order and applies `fin`
  *  - columns: a reduction with few rows or very many columns; each share sums its columns alone
  * Shares depend on the compiled thread count only, never on how many threads happen to run, so sums
- * have the same bits always. Sizes are parameters: nodes that differ in nothing else share a loop.
+ * have the same bits always. Sizes are parameters: nodes that differ in nothing else share a loop,
+ * and so do the sizes of a program that has several.
  *
  * Operands may be in place: pointers are not restrict; `omp simd` is right all the same, because an
  * output may only alias an input element for element. */
@@ -21,7 +22,8 @@ enum { COLUMN_BLOCK = 256, SUM_BLOCK = 512, PAR_CHEAP = 32768, PAR_COSTLY = 4096
 typedef enum { FLAT, ROWS, SUMS, COLUMNS } Form;
 
 typedef struct {
-    Gen *gen;
+    Arena *a;
+    const Graph *g;
     const Node *n;
     LoopNest l;
     Form form;
@@ -37,8 +39,7 @@ static bool is_given(const Loop *w, uint32_t k) {
 }
 
 static DType operand_type(const Loop *w, uint32_t k) {
-    const Graph *g = w->gen->g;
-    return g->value[k < w->n->nin ? w->n->in[k] : w->n->out[k - w->n->nin]].dtype;
+    return w->g->value[k < w->n->nin ? w->n->in[k] : w->n->out[k - w->n->nin]].dtype;
 }
 
 static bool is_sum(const FusedInst *in) {
@@ -71,7 +72,7 @@ static uint32_t acc_count(const FusedInst *in) {
 /* "n1 * n2" for axes from..to; "1" when empty. */
 static const char *product(const Loop *w, uint32_t from, uint32_t to) {
     Text t;
-    text_init(&t, w->gen->a);
+    text_init(&t, w->a);
     for (uint32_t i = from; i < to; i++) text_add(&t, "%sn%u", i > from ? " * " : "", i);
     return from < to ? t.at : "1";
 }
@@ -96,23 +97,23 @@ static void load_inputs(const Loop *w, const char *pad) {
 
 /* Operand of an instruction as text: an input or an earlier result. */
 static const char *arg_name(const Loop *w, uint32_t arg) {
-    if (arg < w->n->nin) return arena_printf(w->gen->a, "v%u", arg);
-    return arena_printf(w->gen->a, "t%u", arg - w->n->nin);
+    if (arg < w->n->nin) return arena_printf(w->a, "v%u", arg);
+    return arena_printf(w->a, "t%u", arg - w->n->nin);
 }
 
 static ExprNames inst_names(const Loop *w, uint32_t k, bool is_float) {
     const FusedInst *in = &w->l.body.inst[k];
     const OpDef *d = op_def(in->op);
-    const char **arg = ARENA_ARRAY(w->gen->a, const char *, in->narg + 1);
+    const char **arg = ARENA_ARRAY(w->a, const char *, in->narg + 1);
     for (uint32_t i = 0; i < in->narg; i++) arg[i] = arg_name(w, in->arg[i]);
     ExprNames e = {.arg = arg, .narg = in->narg};
     for (uint32_t i = 0; i < 3; i++) {
         if (d->p[i] == A_COUNT) continue;
         const Attr *at = attr_find(in->attr, in->nattr, d->p[i]);
         double v = !at ? d->dflt[i] : at->is_float ? at->f[0] : (double)at->i[0];
-        e.p[i] = cg_number(w->gen->a, v, is_float);
+        e.p[i] = cg_number(w->a, v, is_float);
     }
-    e.key = arena_printf(w->gen->a, "key%u", k);
+    e.key = arena_printf(w->a, "key%u", k);
     e.index = w->form == FLAT ? "(uint64_t)i" : "(uint64_t)(i + e)";
     return e;
 }
@@ -172,7 +173,7 @@ static void declare_operands(const Loop *w) {
 static const char *piece_offset(const Loop *w, uint32_t k) {
     if (moves_everywhere(w, k)) return "i";
     Text t;
-    text_init(&t, w->gen->a);
+    text_init(&t, w->a);
     for (uint32_t ax = 0; ax < w->last; ax++) {
         if (!moves(w, k, ax)) continue;
         text_add(&t, "%sx%u", t.n ? " + " : "", ax);
@@ -211,7 +212,7 @@ static void open_piece(const Loop *w, const char *pad) {
 }
 
 static void simd_loop(const Loop *w, const char *pad) {
-    const char *deeper = arena_printf(w->gen->a, "%s    ", pad);
+    const char *deeper = arena_printf(w->a, "%s    ", pad);
     text_str(w->t, "#pragma omp simd");
     if (w->full_sum) {
         text_str(w->t, " reduction(+ : ");
@@ -243,7 +244,7 @@ static void share_of(const Loop *w, const char *total) {
 
 /* Results of all reductions for column `at`, from sums that are in scope under the given suffix. */
 static void finish_sums(const Loop *w, const char *pad, const char *suffix, const char *at) {
-    Arena *a = w->gen->a;
+    Arena *a = w->a;
     const FusedBody *b = &w->l.body;
     for (uint32_t o = 0; o < w->n->nout; o++) {
         if (!is_given(w, w->n->nin + o) || !out_is_sum(w, o)) continue;
@@ -385,8 +386,8 @@ static void emit_columns(const Loop *w) {
     text_str(w->t, "        }\n    }\n");
 }
 
-static Form form_of(const LoopNest *l) {
-    if (l->nacc) return l->by_columns ? COLUMNS : SUMS;
+static Form form_of(const LoopNest *l, bool by_columns) {
+    if (l->nacc) return by_columns ? COLUMNS : SUMS;
     return l->naxis > 1 ? ROWS : FLAT;
 }
 
@@ -407,16 +408,16 @@ static void parameters(const Loop *w, Text *params, Text *args) {
     text_str(args, ")");
 }
 
-void cg_loop(Gen *gen, const Node *n, Text *body) {
-    Text t, args;
-    text_init(&t, gen->a);
-    text_init(&args, gen->a);
-    Loop w = {.gen = gen, .n = n, .t = &t, .nop = n->nin + n->nout, .in_at = "e"};
-    op_loop_nest(gen->a, gen->g, n, &w.l);
-    w.form = form_of(&w.l);
+void cg_loop(Arena *a, const Graph *g, const Node *n, bool by_columns, GenLoop *out) {
+    Text t, params, args;
+    text_init(&t, a);
+    text_init(&params, a);
+    text_init(&args, a);
+    Loop w = {.a = a, .g = g, .n = n, .t = &t, .nop = n->nin + n->nout, .in_at = "e"};
+    op_loop_nest(a, g, n, &w.l);
+    w.form = form_of(&w.l, by_columns);
     w.last = w.l.naxis - 1;
-    parameters(&w, &t, &args);
-    text_str(&t, " {\n");
+    parameters(&w, &params, &args);
     declare_operands(&w);
     switch (w.form) {
     case FLAT: emit_flat(&w); break;
@@ -424,12 +425,5 @@ void cg_loop(Gen *gen, const Node *n, Text *body) {
     case SUMS: emit_sums(&w); break;
     case COLUMNS: emit_columns(&w); break;
     }
-    text_str(&t, "}\n");
-    uint32_t id = map_get(gen->loop_by_text, t.at);
-    if (id == NO_ID) {
-        id = gen->loop.n;
-        map_put(gen->loop_by_text, t.at, id);
-        VEC_PUSH(gen->a, gen->loop, t.at);
-    }
-    text_add(body, "    loop%u%s;\n", id, args.at);
+    *out = (GenLoop){params.at, t.at, args.at};
 }

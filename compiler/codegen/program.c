@@ -55,10 +55,13 @@ static void print_includes(const Gen *g, Text *t) {
     text_add(t,
              "/* Shares that sums are split into, whatever the number of threads that run. */\n"
              "#define THREADS INT64_C(%d)\n"
+             "/* Sets of sizes that the program may run at in turn: the batch, and the last one of "
+             "an epoch. */\n"
+             "enum { SLOTS = %d };\n"
              "/* Sizes stay parameters: one copy of each loop. */\n"
              "#define LOOP __attribute__((noinline))\n"
              "#pragma GCC diagnostic ignored \"-Wunused-parameter\"\n\n",
-             g->c->threads);
+             g->c->threads, g->sizes ? 2 : 1);
     text_add(
         t,
         "#if DTRT_INTERFACE != %s\n"
@@ -144,6 +147,7 @@ static void print_struct(const Gen *g, Text *t) {
     print_memory_fields(g, t);
     print_loss_fields(g, t);
     print_optimizer_fields(g, t);
+    cg_print_size_fields(g, t);
     text_add(t,
              "    .init = init,\n    .pack = pack,\n    .unpack = unpack,\n"
              "    .nrefnode = %u,\n    .nrefvalue = %u,\n    .refnode = ref_node,\n"
@@ -159,6 +163,7 @@ static void print_program(Gen *g, Text *t) {
     cg_print_kernels(g, t);
     cg_print_tensors(g, t);
     cg_print_schedule(g, t);
+    cg_print_sizes(g, t);
     cg_print_reference(g, t);
     print_struct(g, t);
 }
@@ -179,6 +184,9 @@ bool cg_emit(Arena *a, Diag *d, const char *dir, const Graph *fwd, const Graph *
         return diag_error(d, (Place){.file = dir}, "cannot make the program folder: %s",
                           strerror(errno));
     TRY(cg_kernels(&g));
+    if (o->sizes && !g.sizes)
+        diag_warn(d, (Place){.file = o->model}, "the program will run at these sizes only: %s",
+                  g.one_size);
     cg_tensors(&g);
     cg_place_weights(&g);
     TRY(write_text(&g, dir, "program.c", print_program));

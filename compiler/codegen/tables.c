@@ -140,6 +140,7 @@ static void print_node(Gen *g, NodeId id, Text *nodes, Text *operands) {
              (unsigned long long)op_inplace_inputs(g->g, n),
              (unsigned long long)(op_class(n) == CLS_EFFECT ? op_def(n->op)->mutates : 0),
              (unsigned long long)g->c->node_workspace[id], (unsigned long long)g->c->node_ns[id]);
+    g->graph_node[g->nnode] = id;
     g->noperand += n->nin + n->nout;
     g->nnode++;
 }
@@ -244,6 +245,7 @@ static void print_table(Text *t, const char *comment, const char *decl, const Te
 void cg_print_schedule(Gen *g, Text *t) {
     Replay r;
     replay_begin(&r, g);
+    g->graph_node = ARENA_ARRAY(g->a, NodeId, g->g->nnode + 1);
     for (uint32_t i = 0; i < g->p->nstep; i++) {
         if (g->p->step[i].kind == STEP_RUN)
             replay_run(&r, &g->p->step[i]);

@@ -115,20 +115,23 @@ static uint64_t loss_needs(const LossGeometry *q, int threads) {
     return dtrt_loss_needs(&l, threads);
 }
 
+uint64_t cost_plain_workspace(const Graph *g, const Node *n, int threads) {
+    LossGeometry loss;
+    if (ir_attr(n, A_workspace)) return (uint64_t)ir_get_i(n, A_workspace, 0);
+    if (op_is_loop(n)) return op_loop_workspace(g, n, threads);
+    return op_loss_geometry(g, n, &loss) ? loss_needs(&loss, threads) : 0;
+}
+
 /* Library objects belong to operators, so that the operator tells which one is asked. */
 static uint64_t node_workspace(CostCtx *x, NodeId id) {
     const Graph *g = x->g;
     const Node *n = &g->node[id];
-    const Attr *given = ir_attr(n, A_workspace);
-    if (given) return (uint64_t)ir_get_i(n, A_workspace, 0);
-    if (op_is_loop(n)) return op_loop_workspace(g, n, x->c->threads);
     ConvObject conv;
     MatmulObject mm;
-    LossGeometry loss;
+    if (ir_attr(n, A_workspace)) return cost_plain_workspace(g, n, x->c->threads);
     if (op_conv_object(g, x->c->packed, n, &conv)) return conv_needs(x, &conv).workspace;
     if (op_matmul_object(g, n, &mm)) return matmul_needs(x, &mm).workspace;
-    if (op_loss_geometry(g, n, &loss)) return loss_needs(&loss, x->c->threads);
-    return 0;
+    return cost_plain_workspace(g, n, x->c->threads);
 }
 
 double cost_bytes_moved(const Graph *g, const Cost *c, const Node *n) {
@@ -197,13 +200,20 @@ static void fill_packed_bytes(CostCtx *x) {
 }
 
 /* Positions that max pooling saves. */
-static void fill_index_bytes(const CostCtx *x) {
-    for (NodeId i = 0; i < x->g->nnode; i++) {
-        const Node *n = &x->g->node[i];
+static void fill_index_bytes(const Graph *g, uint64_t *bytes) {
+    for (NodeId i = 0; i < g->nnode; i++) {
+        const Node *n = &g->node[i];
         PoolObject p;
-        if (n->nout > 1 && n->out[1] != NO_ID && op_pool_object(x->g, n, &p))
-            x->c->storage_bytes[x->g->value[n->out[1]].storage] = index_bytes(&p);
+        if (n->nout > 1 && n->out[1] != NO_ID && op_pool_object(g, n, &p))
+            bytes[g->value[n->out[1]].storage] = index_bytes(&p);
     }
+}
+
+uint64_t *cost_plain_bytes(Arena *a, const Graph *g) {
+    uint64_t *bytes = ARENA_ARRAY(a, uint64_t, g->nstorage + 1);
+    for (StorageId s = 0; s < g->nstorage; s++) bytes[s] = g->storage[s].bytes;
+    fill_index_bytes(g, bytes);
+    return bytes;
 }
 
 const char *target_name(Target t) {
@@ -217,15 +227,13 @@ Cost *cost_analytic(Arena *a, const Graph *g, Target t, int threads) {
 Cost *cost_on_device(Arena *a, const Graph *g, Target t, int threads, const Device *device) {
     Cost *c = ARENA_NEW(a, Cost);
     *c = (Cost){ARENA_ARRAY(a, uint64_t, g->nnode), ARENA_ARRAY(a, uint64_t, g->nnode),
-                ARENA_ARRAY(a, uint64_t, g->nstorage), ARENA_ARRAY(a, bool, g->nvalue), threads};
-    for (StorageId s = 0; s < g->nstorage; s++) c->storage_bytes[s] = g->storage[s].bytes;
+                cost_plain_bytes(a, g), ARENA_ARRAY(a, bool, g->nvalue), threads};
     Arena *scratch = arena_new();
     CostCtx x = {.g = g, .c = c, .device = device, .a = scratch, .known = map_new(scratch)};
     if (t == TARGET_CPU) {
         fill_packed(scratch, g, c->packed);
         fill_packed_bytes(&x);
     }
-    fill_index_bytes(&x);
     for (NodeId n = 0; n < g->nnode; n++) c->node_workspace[n] = node_workspace(&x, n);
     for (NodeId n = 0; n < g->nnode; n++) c->node_ns[n] = node_time(&x, &g->node[n]);
     arena_free(scratch);

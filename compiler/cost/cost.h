@@ -38,6 +38,10 @@ Cost *cost_analytic(Arena *a, const Graph *g, Target t, int threads);
 Cost *cost_on_device(Arena *a, const Graph *g, Target t, int threads, const Device *device);
 /* A planning trace: times and workspace are what the attributes say, views may cost something. */
 Cost *cost_opaque(Arena *a, const Graph *g);
+/* What needs no question to a library: bytes of each storage but packed ones; workspace of calls
+ * other than convolutions and matrix products. */
+uint64_t *cost_plain_bytes(Arena *a, const Graph *g);
+uint64_t cost_plain_workspace(const Graph *g, const Node *n, int threads);
 
 /* ---- device.c, fit.c: --device ---- */
 const Device *device_default(void);

@@ -78,7 +78,7 @@ typedef struct {
     bool is_onnx, is_trace;
     Graph *step;          /* fused training step, what is planned and compiled */
     const Sizes *sizes;   /* other sizes that the step can have; NULL: none */
-    const char *one_size; /* why not: follows "the program runs at one size only: " */
+    const char *one_size; /* why there are none */
     LossSpec loss;
     OptSpec opt;
     Device device;
@@ -107,7 +107,7 @@ bool pipeline_stopped(const Options *o, Stage last);
 
 /* ---- symbols.c ---- */
 /* Fills w->sizes and w->one_size; with sizes, w->step becomes an instance of them. */
-void describe_sizes(Arena *a, const Options *o, Work *w);
+void describe_sizes(Arena *a, Diag *d, const Options *o, Work *w);
 
 /* ---- trainer.c ---- */
 /* Fills include_dir and lib_dir; false after reporting. */

@@ -111,7 +111,7 @@ static int build_step(Arena *a, Diag *d, const Options *o, Work *w) {
     if (o->stop == ST_TRAIN) return EXIT_DONE;
     w->step = simplify_step(a, step);
     must_verify(d, w->step, "fuse");
-    describe_sizes(a, o, w);
+    describe_sizes(a, d, o, w);
     must_verify(d, w->step, "sizes");
     dump(a, o, ST_FUSE, w->step);
     return EXIT_DONE;

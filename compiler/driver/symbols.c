@@ -248,7 +248,7 @@ static bool find_symbols(Describe *x, const Graph *natural, Graph **out) {
     return false;
 }
 
-void describe_sizes(Arena *a, const Options *o, Work *w) {
+void describe_sizes(Arena *a, Diag *d, const Options *o, Work *w) {
     Describe *x = ARENA_NEW(a, Describe);
     Graph *step = NULL;
     *x = (Describe){.a = a, .o = o, .w = w};
@@ -262,4 +262,7 @@ void describe_sizes(Arena *a, const Options *o, Work *w) {
         return;
     }
     w->one_size = arena_printf(a, "with another %s, %s", diag_name(a, w->info.symbol[0]), x->why);
+    if (o->verb == VERB_COMPILE)
+        diag_warn(d, (Place){.file = o->model}, "the program will run at these sizes only: %s",
+                  w->one_size);
 }

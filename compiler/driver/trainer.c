@@ -58,6 +58,8 @@ int trainer_make(Arena *a, Diag *d, const Options *o, const Work *w, const CgOpt
                     .target = o->target,
                     .loss = w->loss,
                     .opt = w->opt,
+                    .sizes = w->sizes,
+                    .one_size = w->one_size,
                     .seed = o->seed,
                     .init = o->init,
                     .include_dir = runtime->include_dir,

@@ -127,11 +127,6 @@ static bool conv_object(CpuEmit *e, const Node *n, uint32_t *number) {
     text_add(&t, ", .n = %lld, .ci = %lld, .co = %lld", (long long)q->n, (long long)q->ci,
              (long long)q->co);
     window_fields(&t, q);
-    if (e->workspace) {
-        StorageId w = e->g->value[c.grad_w ? n->out[0] : n->in[1]].storage;
-        text_add(&t, ", .planned = 1, .max_workspace = %llu, .max_weights = %llu",
-                 (unsigned long long)*e->workspace, (unsigned long long)e->storage_bytes[w]);
-    }
     text_char(&t, '}');
     *number = e->object(e, "DtrtConv", t.at);
     return true;
@@ -141,7 +136,8 @@ static bool cpu_conv(CpuEmit *e, const Node *n) {
     uint32_t obj;
     TRY(conv_object(e, n, &obj));
     bool bias = n->nin > 2 && n->in[2] != NO_ID;
-    text_add(e->body, "    dtrt_conv_forward(&DtrtConv_%u, p[0], p[1], %s, p[%u], p[%u]);\n", obj,
+    text_add(e->body,
+             "    dtrt_conv_forward(&DtrtConv_%u[c->slot], p[0], p[1], %s, p[%u], p[%u]);\n", obj,
              bias ? "p[2]" : "NULL", n->nin, n->nin + n->nout);
     return true;
 }
@@ -149,7 +145,7 @@ static bool cpu_conv(CpuEmit *e, const Node *n) {
 static bool cpu_conv_grad(CpuEmit *e, const Node *n) {
     uint32_t obj;
     TRY(conv_object(e, n, &obj));
-    text_add(e->body, "    dtrt_conv_grad_%s(&DtrtConv_%u, p[0], p[1], p[2], p[3]);\n",
+    text_add(e->body, "    dtrt_conv_grad_%s(&DtrtConv_%u[c->slot], p[0], p[1], p[2], p[3]);\n",
              n->op == OP_ConvGradX ? "x" : "w", obj);
     return true;
 }

@@ -9,10 +9,6 @@
 
 #include <assert.h>
 
-/* Reductions with more columns than this sum by columns: partial sums of each thread would be
- * large. */
-enum { MAX_ROW_COLUMNS = 4096 };
-
 /* A lone node as a body of one instruction. */
 static void fill_lone_body(Arena *a, const Graph *g, const Node *n, FusedBody *b) {
     b->ninst = 1;
@@ -126,7 +122,8 @@ void op_loop_nest(Arena *a, const Graph *g, const Node *n, LoopNest *l) {
     add_unit_axes(l);
     l->lead = 1;
     for (uint32_t i = 0; i < l->nlead; i++) l->lead *= (uint64_t)l->size[i];
-    l->by_columns = l->nacc && l->nlead < l->naxis && (l->lead < 16 || l->kept > MAX_ROW_COLUMNS);
+    l->by_columns =
+        l->nacc && l->nlead < l->naxis && (l->lead < LOOP_FEW_ROWS || l->kept > LOOP_MANY_COLUMNS);
 }
 
 uint64_t op_loop_workspace(const Graph *g, const Node *n, int threads) {

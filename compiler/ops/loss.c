@@ -73,12 +73,13 @@ static uint32_t loss_object(CpuEmit *e, const Node *n) {
     return e->object(e, "DtrtLoss", init);
 }
 static bool cpu_loss(CpuEmit *e, const Node *n) {
-    text_add(e->body, "    dtrt_loss_forward(c, &DtrtLoss_%u, p[0], p[1], p[2], p[3]);\n",
+    text_add(e->body, "    dtrt_loss_forward(c, &DtrtLoss_%u[c->slot], p[0], p[1], p[2], p[3]);\n",
              loss_object(e, n));
     return true;
 }
 static bool cpu_loss_grad(CpuEmit *e, const Node *n) {
-    text_add(e->body, "    dtrt_loss_grad(c, &DtrtLoss_%u, p[0], p[1], p[2], p[3], p[4]);\n",
+    text_add(e->body,
+             "    dtrt_loss_grad(c, &DtrtLoss_%u[c->slot], p[0], p[1], p[2], p[3], p[4]);\n",
              loss_object(e, n));
     return true;
 }

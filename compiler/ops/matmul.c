@@ -192,13 +192,10 @@ static bool cpu_matmul(CpuEmit *e, const Node *n) {
     add_batch(&t, "batch_b", p.batch_b, p.nbatch);
     text_add(&t, ", .m = %lld, .n = %lld, .k = %lld", (long long)p.m, (long long)p.n,
              (long long)p.k);
-    if (e->workspace) {
-        text_add(&t, ", .planned = 1, .max_workspace = %llu", (unsigned long long)*e->workspace);
-    }
     text_char(&t, '}');
     uint32_t obj = e->object(e, "DtrtMatmul", t.at);
-    text_add(e->body, "    dtrt_matmul(&DtrtMatmul_%u, p[0], p[1], %s, p[%u], p[%u]);\n", obj,
-             p.bias ? "p[2]" : "NULL", n->nin, n->nin + 1);
+    text_add(e->body, "    dtrt_matmul(&DtrtMatmul_%u[c->slot], p[0], p[1], %s, p[%u], p[%u]);\n",
+             obj, p.bias ? "p[2]" : "NULL", n->nin, n->nin + 1);
     return true;
 }
 

@@ -7,9 +7,9 @@ static Attr shape_attr(Graph *g, ValueId like) {
     return attr_ints(g->arena, A_shape, s->dim, s->rank);
 }
 
-/* static const int64_t NAME[] = {..}; in the body */
+/* const int64_t NAME[] = {..}; in the body */
 static void emit_sizes(CpuEmit *e, const char *name, const int64_t *v, uint32_t n) {
-    text_add(e->body, "    static const int64_t %s[] = {", name);
+    text_add(e->body, "    const int64_t %s[] = {", name);
     for (uint32_t i = 0; i < n; i++) text_add(e->body, i ? ", %lld" : "%lld", (long long)v[i]);
     text_str(e->body, n ? "};\n" : "0};\n");
 }

@@ -34,21 +34,22 @@ typedef struct {
 /* What a cpu function writes into. Generated functions look like
  *     static void kN(DtrtCtx *c, void *const *p) { BODY }
  * p[0..nin) inputs (NULL when absent), p[nin..nin+nout) outputs (NULL when unused), p[nin+nout] the
- * workspace. Bodies use no names of the model, so that equal bodies become one function. */
+ * workspace. Bodies use no names of the model, so that equal bodies become one function. A number
+ * that depends on a size may become an expression (compiler/sizes): arrays of numbers are not
+ * static, and what is decided by looking at a size must be decided the same way for all sizes. */
 typedef struct CpuEmit CpuEmit;
 struct CpuEmit {
     Arena *arena;
     Text *body; /* the function's body; 4 spaces of indentation */
     const Graph *g;
-    /* Cost.storage_bytes: packed weights are larger than their shape */
-    const uint64_t *storage_bytes;
     const bool *packed; /* per value: kept in the library's packed layout (Cost.packed) */
     int threads;
-    const uint64_t *workspace; /* planned for this node (Cost.node_workspace); NULL: not planned */
     /* Adds a file-scope object of C type `type` with initialiser text `init` and returns its
-     * number: the body refers to it as `&type_N` (say &DtrtConv_3); equal (type, init) share one
-     * object. */
+     * number: the body refers to it as `&type_N[c->slot]` (say &DtrtConv_3[c->slot]; a program
+     * may run at two sizes in turn); equal (type, init) share one object. */
     uint32_t (*object)(CpuEmit *e, const char *type, const char *init);
+    /* The DtrtConv whose packed layout value v has; NO_ID: it is plain. */
+    uint32_t (*packed_by)(CpuEmit *e, ValueId v);
     void *priv;
 };
 
@@ -177,6 +178,9 @@ typedef struct {
 } LoopNest;
 /* Is the node run by a generated loop? */
 bool op_is_loop(const Node *n);
+/* Reductions with few rows, or with so many columns that partial sums of each thread would be
+ * large, sum by columns. */
+enum { LOOP_FEW_ROWS = 16, LOOP_MANY_COLUMNS = 4096 };
 void op_loop_nest(Arena *a, const Graph *g, const Node *n, LoopNest *l);
 /* Bytes of scratch that such a node's kernel uses: threads * accumulators * columns doubles. */
 uint64_t op_loop_workspace(const Graph *g, const Node *n, int threads);

@@ -14,17 +14,21 @@ static bool infer_update(InferCtx *c, NodeId n) {
     return true;
 }
 
-static long long elements(const CpuEmit *e, const Node *n) {
-    return (long long)(e->storage_bytes[e->g->value[n->in[0]].storage] / sizeof(float));
+/* How many elements a kernel runs over: packed weights have as many as the library says. */
+static const char *elements(CpuEmit *e, const Node *n) {
+    uint32_t conv = e->packed_by(e, n->in[0]);
+    if (conv != NO_ID)
+        return arena_printf(e->arena, "dtrt_conv_weight_count(&DtrtConv_%u[c->slot])", conv);
+    return arena_printf(e->arena, "%llu", (unsigned long long)value_count(e->g, n->in[0]));
 }
 
 static bool cpu_sgd(CpuEmit *e, const Node *n) {
-    text_add(e->body, "    dtrt_sgd(c, p[0], p[1], %s, %lld);\n", n->nin > 2 ? "p[2]" : "NULL",
+    text_add(e->body, "    dtrt_sgd(c, p[0], p[1], %s, %s);\n", n->nin > 2 ? "p[2]" : "NULL",
              elements(e, n));
     return true;
 }
 static bool cpu_adam(CpuEmit *e, const Node *n) {
-    text_add(e->body, "    dtrt_adam(c, p[0], p[1], p[2], p[3], %lld, %d);\n", elements(e, n),
+    text_add(e->body, "    dtrt_adam(c, p[0], p[1], p[2], p[3], %s, %d);\n", elements(e, n),
              n->op == OP_AdamW);
     return true;
 }

@@ -17,7 +17,7 @@ static bool infer_slice_add(InferCtx *c, NodeId n) {
 }
 
 static void emit_list(CpuEmit *e, const char *name, const int64_t *v, uint32_t n) {
-    text_add(e->body, "    static const int64_t %s[] = {", name);
+    text_add(e->body, "    const int64_t %s[] = {", name);
     for (uint32_t i = 0; i < n; i++) text_add(e->body, i ? ", %lld" : "%lld", (long long)v[i]);
     text_str(e->body, n ? "};\n" : "0};\n");
 }

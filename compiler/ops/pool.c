@@ -92,7 +92,7 @@ static bool pool_object(CpuEmit *e, const Node *n, uint32_t *number) {
 static bool cpu_pool(CpuEmit *e, const Node *n) {
     uint32_t obj;
     TRY(pool_object(e, n, &obj));
-    text_add(e->body, "    dtrt_pool_forward(&DtrtPool_%u, p[0], p[1], %s);\n", obj,
+    text_add(e->body, "    dtrt_pool_forward(&DtrtPool_%u[c->slot], p[0], p[1], %s);\n", obj,
              n->nout > 1 ? "p[2]" : "NULL");
     return true;
 }
@@ -100,7 +100,7 @@ static bool cpu_pool(CpuEmit *e, const Node *n) {
 static bool cpu_pool_grad(CpuEmit *e, const Node *n) {
     uint32_t obj;
     TRY(pool_object(e, n, &obj));
-    text_add(e->body, "    dtrt_pool_grad(&DtrtPool_%u, p[0], %s, p[%u]);\n", obj,
+    text_add(e->body, "    dtrt_pool_grad(&DtrtPool_%u[c->slot], p[0], %s, p[%u]);\n", obj,
              n->nin > 1 ? "p[1]" : "NULL", n->nin);
     return true;
 }

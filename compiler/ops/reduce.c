@@ -68,11 +68,11 @@ static uint64_t flops_in(const Graph *g, const Node *n) {
 
 void op_emit_reduced(CpuEmit *e, const Node *n, const Shape *s) {
     uint32_t mask = op_reduced_axes(n, s->rank);
-    text_str(e->body, "    static const int64_t dim[] = {");
+    text_str(e->body, "    const int64_t dim[] = {");
     for (uint32_t k = 0; k < s->rank; k++)
         text_add(e->body, "%s%lld", k ? ", " : "", (long long)s->dim[k]);
     text_str(e->body, s->rank ? "};\n" : "1};\n");
-    text_str(e->body, "    static const uint8_t red[] = {");
+    text_str(e->body, "    const uint8_t red[] = {");
     for (uint32_t k = 0; k < s->rank; k++) text_add(e->body, "%s%u", k ? ", " : "", mask >> k & 1);
     text_str(e->body, s->rank ? "};\n" : "0};\n");
 }

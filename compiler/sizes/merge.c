@@ -126,7 +126,7 @@ static bool merge_tokens(Merge *m) {
         return true;
     }
     if (merge_whole(m) || merge_real(m)) return true;
-    m->why = arena_printf(m->a, "'%.*s' of its code becomes '%.*s' in a way that is no polynomial",
+    m->why = arena_printf(m->a, "'%.*s' in its code becomes '%.*s', which is no polynomial of it",
                           (int)(m->token[0].n < 30 ? m->token[0].n : 30), m->token[0].at,
                           (int)(m->token[1].n < 30 ? m->token[1].n : 30), m->token[1].at);
     return false;

@@ -89,12 +89,13 @@ uint32_t sizes_symbols(const Sizes *s, const SizePoly *p) {
     return bits;
 }
 
-static void print_term(Text *t, const Sizes *s, uint32_t k, int64_t c, bool first) {
+static void print_term(Text *t, const Sizes *s, uint32_t k, int64_t c, bool first,
+                       const char *point) {
     uint64_t size = c < 0 ? 0 - (uint64_t)c : (uint64_t)c;
     text_str(t, first ? (c < 0 ? "-" : "") : c < 0 ? " - " : " + ");
     const char *times = "";
     if (size != 1 || k == 0) {
-        text_add(t, "%llu", (unsigned long long)size);
+        text_add(t, "%llu%s", (unsigned long long)size, point);
         times = " * ";
     }
     for (uint32_t i = 0; i < s->nsym; i++) {
@@ -104,14 +105,22 @@ static void print_term(Text *t, const Sizes *s, uint32_t k, int64_t c, bool firs
     }
 }
 
-void sizes_print(Text *t, const Sizes *s, const SizePoly *p) {
+static void print(Text *t, const Sizes *s, const SizePoly *p, const char *point) {
     bool first = true;
     for (uint32_t k = s->ngrid; k-- > 0;) {
         if (!p->c[k]) continue;
-        print_term(t, s, k, p->c[k], first);
+        print_term(t, s, k, p->c[k], first, point);
         first = false;
     }
     if (first) text_char(t, '0');
+}
+
+void sizes_print(Text *t, const Sizes *s, const SizePoly *p) {
+    print(t, s, p, "");
+}
+
+void sizes_print_real(Text *t, const Sizes *s, const SizePoly *p) {
+    print(t, s, p, ".0");
 }
 
 bool sizes_fit_checked(const Sizes *s, const int64_t *v, SizePoly *out) {

@@ -58,6 +58,8 @@ bool sizes_constant(const Sizes *s, const SizePoly *p);
 uint32_t sizes_symbols(const Sizes *s, const SizePoly *p);
 /* "64 * N * N_seq + 3" */
 void sizes_print(Text *t, const Sizes *s, const SizePoly *p);
+/* The same for variables of type double. */
+void sizes_print_real(Text *t, const Sizes *s, const SizePoly *p);
 /* The same value at all points of v (npoint of them)? Else the polynomial, which must also hold at
  * the points of checks. */
 bool sizes_fit_checked(const Sizes *s, const int64_t *v, SizePoly *out);

@@ -86,8 +86,8 @@ static uint64_t memory_left(void) {
 
 /* ---- the choice ------------------------------------------------------------------------------ */
 
-static uint64_t compiled_bytes(const DtrtProgram *p) {
-    return p->persistent_bytes + p->plan.arena_bytes;
+static uint64_t compiled_bytes(const Runtime *rt) {
+    return rt->compiled->persistent_bytes + rt->compiled->plan.arena_bytes;
 }
 
 /* Status and message when no schedule was found under the limit. */
@@ -99,10 +99,15 @@ static Status too_little(Runtime *rt, const char *reason, Status st) {
     dtrt_error("%s, and dynamic mode finds no schedule for %s (%" PRIu64
                " bytes) that computes less than %d times as long as without a budget",
                reason, dtrt_size_str(rt->limit), rt->limit, DTR_THRASH);
+    if (*rt->why_resized) {
+        dtrt_hint("dynamic mode can run in %" PRIu64 " bytes; no schedule exists below %" PRIu64,
+                  smallest, floor);
+        return st;
+    }
     dtrt_hint("dynamic mode can run in %" PRIu64 " bytes, the compiled plan in %" PRIu64
               "; no schedule exists below %" PRIu64
               "; compiling the model for the lower budget may find one between",
-              smallest, compiled_bytes(p), less(floor, compiled_bytes(p)));
+              smallest, compiled_bytes(rt), less(floor, compiled_bytes(rt)));
     return st;
 }
 
@@ -112,7 +117,7 @@ static void say(const Runtime *rt, const char *reason) {
               "(compiled plan: %.3g %% in %s), %u of %u operations again, decided in %.3g ms (%s)",
               reason, dtrt_size_str(rt->p->persistent_bytes + d->schedule.arena_bytes),
               100 * dtrt_dynamic_overhead(d), 100 * rt->p->planned_overhead,
-              dtrt_size_str(compiled_bytes(rt->p)), d->schedule.recomputed_runs, rt->p->nnode,
+              dtrt_size_str(compiled_bytes(rt)), d->schedule.recomputed_runs, rt->p->nnode,
               (double)d->plan_ns * 1e-6, d->heuristic);
 }
 
@@ -127,8 +132,12 @@ static Status go_dynamic(Runtime *rt, const char *reason, Status st) {
 
 static const char *why_dynamic(Runtime *rt, Status *st) {
     static char text[256];
-    uint64_t need = compiled_bytes(rt->p), left;
+    uint64_t need = compiled_bytes(rt), left;
     *st = ST_BUDGET;
+    if (*rt->why_resized) {
+        rt->limit = less(rt->limit, memory_left());
+        return rt->why_resized;
+    }
     if (need > rt->limit) {
         snprintf(text, sizeof text, "the budget of %s is less than the compiled plan's %s",
                  dtrt_size_str(rt->limit), dtrt_size_str(need));
@@ -162,11 +171,15 @@ Status dtrt_choose(Runtime *rt) {
     const DtrtProgram *p = rt->p;
     Status st;
     rt->s = &p->plan;
-    rt->limit = rt->o.budget ? rt->o.budget : p->budget_bytes ? p->budget_bytes : compiled_bytes(p);
+    rt->limit = rt->o.budget      ? rt->o.budget
+                : p->budget_bytes ? p->budget_bytes
+                                  : compiled_bytes(rt);
     const char *reason = why_dynamic(rt, &st);
     if (reason && rt->o.mode == MODE_STATIC) {
         dtrt_error("%s, and --mode static forbids another", reason);
-        dtrt_hint("compile the model again with the lower budget, or leave --mode out");
+        dtrt_hint(*rt->why_resized
+                      ? "compile the model again for these sizes, or leave --mode out"
+                      : "compile the model again with the lower budget, or leave --mode out");
         return ST_BUDGET;
     }
     st = reason ? go_dynamic(rt, reason, st) : ST_OK;

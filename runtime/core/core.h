@@ -45,6 +45,13 @@ typedef struct {
     uint64_t seed;
     int threads;
     uint64_t budget; /* 0: not given */
+    int64_t batch;   /* 0: not given */
+    uint32_t ndim;
+    struct OptionDim {
+        const char *text; /* NAME=N */
+        int64_t value;
+    } * dim;
+    bool drop_last; /* the partial batch at the end of an epoch */
     Mode mode;
     const char *heuristic; /* of dynamic mode: a name of the policy, "lookahead", or "auto" */
 } Options;
@@ -150,6 +157,7 @@ typedef struct {
     uint32_t nfeed;
     Feed *feed;
     uint64_t rows, batch, steps_per_epoch; /* batch: rows per step */
+    uint64_t tail;                         /* rows of the last step of an epoch, or 0 */
     uint64_t epoch;                        /* that order belongs to */
     uint32_t *order;                       /* shuffled rows, or NULL */
     uint8_t *scratch;                      /* raw rows on their way to a conversion */
@@ -162,6 +170,7 @@ void dtrt_loader_free(Loader *l);
 /* Fills inputs and targets of the block for this step (0-based). */
 Status dtrt_loader_stage(Runtime *rt, uint64_t step);
 uint64_t dtrt_loader_epoch(const Loader *l, uint64_t step);
+bool dtrt_loader_is_tail(const Loader *l, uint64_t step);
 const DtrtTensor *dtrt_program_input(const DtrtProgram *p);  /* the first; NULL: none */
 const DtrtTensor *dtrt_program_target(const DtrtProgram *p); /* NULL when the loss has none */
 int64_t dtrt_program_batch(const DtrtProgram *p); /* first axis of the first input; 0: none */
@@ -179,6 +188,23 @@ void dtrt_convert(DataType type, const void *src, DtrtType want, void *dst, uint
 /* ---- synthetic.c --------------------------------------------------------------------------- */
 int64_t dtrt_synthetic_limit(const DtrtProgram *p, int tensor);
 void dtrt_synthetic_fill(Runtime *rt, const Feed *f, uint64_t step);
+
+/* ---- resize.c: the sizes of a run ------------------------------------------------------------ */
+#define MAX_SYMBOLS 8
+/* The program's tables for other sizes than the compiled ones. */
+typedef struct {
+    DtrtProgram p;
+    DtrtTensor *tensor;
+    DtrtStorage *storage;
+    DtrtNode *node;
+    int64_t dim[MAX_SYMBOLS];
+} Sized;
+Status dtrt_sizes_open(Runtime *rt); /* --batch, --dim; before the library's objects are made */
+/* The library's objects, and whether they fit the plan: sets rt->p and rt->why_resized. */
+Status dtrt_sizes_needs(Runtime *rt);
+/* The partial batch of `rows`: Runtime.tail, unless a note says why it is left out. */
+Status dtrt_sizes_tail(Runtime *rt, uint64_t rows);
+void dtrt_sizes_free(Runtime *rt);
 
 /* ---- dynamic.c: a schedule made at run time ------------------------------------------------- */
 typedef struct {
@@ -243,9 +269,23 @@ typedef struct {
     uint64_t runs, min_ns;
     uint64_t ns[PROFILE_SAMPLES];
 } ProfileSlot;
-struct Runtime {
+/* What a step of one size follows. */
+typedef struct {
     const DtrtProgram *p;
-    const DtrtSchedule *s; /* that steps follow: p->plan or dynamic.schedule */
+    const DtrtSchedule *s;
+    void **ptr;
+    uint32_t loss_step, logits_step;
+    const float *loss_at, *logits_at;
+} Stage;
+struct Runtime {
+    const DtrtProgram *compiled; /* as the executable has it */
+    const DtrtProgram *p;        /* with the sizes of this run */
+    const DtrtSchedule *s;       /* that steps follow: p->plan or dynamic.schedule */
+    Sized size[2];               /* of all batches but the partial one; of that */
+    Stage stage[2];              /* the one that is not in use (ctx.slot says which is) */
+    bool tail;                   /* stage 1 is there */
+    Dynamic tail_dynamic;        /* its schedule, when that of stage 0 has no room for it */
+    char why_resized[200];       /* why the compiled schedule does not hold; "": it does */
     bool is_dynamic;
     Dynamic dynamic;
     uint64_t limit; /* bytes that the block may have */
@@ -274,6 +314,7 @@ struct Runtime {
     uint64_t hits, counted; /* accuracy of this step */
 };
 Status dtrt_step_open(Runtime *rt);
+void dtrt_step_use(Runtime *rt, int slot); /* the sizes of the next step */
 Status dtrt_step_run(Runtime *rt);
 void dtrt_step_free(Runtime *rt);
 
@@ -349,7 +390,7 @@ void dtrt_sha256_hex(Sha256 *s, char hex[65]);
 /* ---- report.c: progress line, log, summary, profile ---- */
 typedef struct {
     uint64_t first, steps; /* steps done before; of all training */
-    uint64_t done, start_ns, last_ns, epoch_hits, epoch_counted;
+    uint64_t done, samples, start_ns, last_ns, epoch_hits, epoch_counted;
     uint64_t nloss;
     float loss[MAX_LOSSES];
     float ms[MAX_TIMES], data_ms[MAX_TIMES]; /* rings */

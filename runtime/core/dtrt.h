@@ -18,7 +18,9 @@ typedef struct DtrtCtx {
     /* optimizer, for this step */
     float lr, momentum, dampening, weight_decay, beta1, beta2, eps;
     bool nesterov;
-    void *user; /* runtime's own */
+    const int64_t *dim; /* values of the program's symbols in this step */
+    int slot;           /* which set of library objects is for them: 0 or 1 */
+    void *user;         /* runtime's own */
 } DtrtCtx;
 
 typedef enum { DTRT_F32, DTRT_F64, DTRT_I64, DTRT_I32, DTRT_U8, DTRT_BOOL } DtrtType;
@@ -124,6 +126,15 @@ typedef struct {
                                          payload; bytes 0: computed */
 } DtrtRefValue;
 
+/* A dimension of the model's inputs that need not have the size that the program was compiled for.
+ * Dimensions that vary together are one symbol. */
+typedef struct {
+    const char *name[4]; /* as in the model; the rest NULL */
+    bool batch;          /* axis 0 of inputs */
+    int64_t value;       /* compiled for */
+    int64_t lo, hi;      /* what it may be */
+} DtrtSymbol;
+
 typedef struct {
     uint64_t interface; /* DTRT_INTERFACE (dtrt_interface.h) of the dtrc that wrote the tables.
                            First, where every version looks for it */
@@ -152,9 +163,18 @@ typedef struct {
     bool momentum_state;
     float lr, momentum, dampening, weight_decay, beta1, beta2, eps; /* defaults */
     bool nesterov;
-    /* library objects: conv and matmul primitives. init returns false after printing to stderr. The
-     * library's own memory growth is measured around it. */
+    /* other sizes: the tables' numbers for given values of the symbols, and a bound on them */
+    uint32_t nsymbol;
+    const DtrtSymbol *symbol;
+    const char *one_size; /* why there are none */
+    void (*resize)(const int64_t *dim, DtrtTensor *tensor, DtrtStorage *storage, DtrtNode *node,
+                   int64_t *logits_dim);
+    double (*largest)(const int64_t *dim);
+    /* library objects of c->slot: conv and matmul primitives. init returns false after printing to
+     * stderr. The library's own memory growth is measured around it. needs: the workspace and
+     * packed bytes that these objects use; NULL: as in the tables. */
     bool (*init)(DtrtCtx *c);
+    void (*needs)(const DtrtCtx *c, DtrtStorage *storage, DtrtNode *node);
     /* packed weights: plain row-major <-> packed for conv object n */
     bool (*pack)(int conv, const float *plain, void *packed);
     bool (*unpack)(int conv, const void *packed, float *plain);

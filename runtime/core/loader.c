@@ -3,7 +3,9 @@
  *
  * Order of samples: as in the file, or shuffled per epoch (Fisher and Yates, with the counter-based
  * generator keyed by seed and epoch, so that an epoch's order does not depend on how the run got
- * there). The last partial batch of an epoch is dropped. */
+ * there). The last batch of an epoch is smaller where the samples do not make whole ones (or left
+ * out:
+ * --drop-last, or a program whose batch is fixed). */
 #include "core.h"
 #include "dtrt_math.h"
 
@@ -35,6 +37,10 @@ uint64_t dtrt_loader_epoch(const Loader *l, uint64_t step) {
     return l->steps_per_epoch ? step / l->steps_per_epoch : 0;
 }
 
+bool dtrt_loader_is_tail(const Loader *l, uint64_t step) {
+    return l->tail && step % l->steps_per_epoch == l->steps_per_epoch - 1;
+}
+
 /* Order of one epoch. Swapping i with a number in [0, i]: the 64-bit product scales a 32-bit
  * number. */
 static void shuffle(Runtime *rt, uint64_t epoch) {
@@ -61,15 +67,15 @@ static uint64_t run_length(const Loader *l, const DataArray *a, uint64_t first, 
     return len;
 }
 
-static Status stage_feed(Runtime *rt, const Feed *f, uint64_t first) {
+static Status stage_feed(Runtime *rt, const Feed *f, uint64_t first, uint64_t rows) {
     Loader *l = &rt->loader;
     const DtrtTensor *t = &rt->p->tensor[f->tensor];
     const DataArray *a = f->array;
     uint64_t elem = dtrt_type_bytes(t->type), per_row = a->row_bytes / dtrt_data_size(a->type);
     uint8_t *to = rt->block + t->offset;
     bool direct = dtrt_same_type(a->type, t->type); /* straight to its place */
-    for (uint64_t done = 0, len, row; done < l->batch; done += len) {
-        len = run_length(l, a, first + done, l->batch - done, direct, &row);
+    for (uint64_t done = 0, len, row; done < rows; done += len) {
+        len = run_length(l, a, first + done, rows - done, direct, &row);
         Status st = dtrt_dataset_rows(a, row, len, direct ? to : l->scratch);
         if (st) return st;
         if (!direct) dtrt_convert(a->type, l->scratch, t->type, to, len * per_row, f->divide);
@@ -85,6 +91,7 @@ static Status stage_feed(Runtime *rt, const Feed *f, uint64_t first) {
 Status dtrt_loader_stage(Runtime *rt, uint64_t step) {
     Loader *l = &rt->loader;
     uint64_t epoch = dtrt_loader_epoch(l, step);
+    uint64_t rows = dtrt_loader_is_tail(l, step) ? l->tail : l->batch;
     if (l->order && epoch != l->epoch) shuffle(rt, epoch);
     for (uint32_t i = 0; i < l->nfeed; i++) {
         const Feed *f = &l->feed[i];
@@ -92,7 +99,7 @@ Status dtrt_loader_stage(Runtime *rt, uint64_t step) {
             dtrt_synthetic_fill(rt, f, step);
             continue;
         }
-        Status st = stage_feed(rt, f, (step - epoch * l->steps_per_epoch) * l->batch);
+        Status st = stage_feed(rt, f, (step - epoch * l->steps_per_epoch) * l->batch, rows);
         if (st) return st;
     }
     return ST_OK;
@@ -135,6 +142,23 @@ static Status find_feeds(Runtime *rt) {
     return ST_OK;
 }
 
+/* The samples that make no whole batch. */
+static Status open_tail(Runtime *rt, uint64_t rows) {
+    Loader *l = &rt->loader;
+    if (!rows) return ST_OK;
+    if (rt->o.drop_last) {
+        dtrt_note("%" PRIu64 " samples in batches of %" PRIu64 ": the last %" PRIu64
+                  " of an epoch are left out",
+                  l->rows, l->batch, rows);
+        return ST_OK;
+    }
+    Status st = dtrt_sizes_tail(rt, rows);
+    if (st || !rt->tail) return st;
+    l->tail = rows;
+    l->steps_per_epoch++;
+    return ST_OK;
+}
+
 static Status count_rows(Runtime *rt) {
     Loader *l = &rt->loader;
     l->rows = l->nfeed ? l->feed[0].array->rows : 0;
@@ -144,16 +168,15 @@ static Status count_rows(Runtime *rt) {
         dtrt_error("%s: the data is empty", rt->o.data);
         return ST_DATA;
     }
+    Status st = open_tail(rt, l->rows % l->batch);
+    if (st) return st;
     if (!l->steps_per_epoch) {
         dtrt_error("%s: %" PRIu64 " samples are fewer than one batch of %" PRIu64, rt->o.data,
                    l->rows, l->batch);
-        dtrt_hint("compile the model with a smaller --batch");
+        dtrt_hint(rt->o.drop_last ? "leave --drop-last out, or give a smaller --batch"
+                                  : "compile the model with a smaller --batch");
         return ST_DATA;
     }
-    if (l->rows % l->batch)
-        dtrt_note("%" PRIu64 " %s in batches of %" PRIu64 ": the last %" PRIu64
-                  " of an epoch are left out",
-                  l->rows, what, l->batch, l->rows % l->batch);
     if (!rt->o.shuffle) return ST_OK;
     if (l->rows > UINT32_MAX) {
         dtrt_error("%s: more than 2^32 %s cannot be shuffled; give --shuffle off", rt->o.data,

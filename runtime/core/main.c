@@ -39,20 +39,6 @@ static void set_context(Runtime *rt) {
     {}
 }
 
-static Status open_library(Runtime *rt) {
-    uint64_t before = dtrt_resident_bytes();
-    dtrt_fence(true);
-    bool made = !rt->p->init || rt->p->init(&rt->ctx);
-    dtrt_fence(false);
-    if (!made) {
-        dtrt_error("the library's objects could not be created");
-        return ST_MACHINE;
-    }
-    uint64_t after = dtrt_resident_bytes();
-    rt->library_bytes = after > before ? after - before : 0;
-    return ST_OK;
-}
-
 static Status open_all(Runtime *rt) {
     Status st = check_outputs(&rt->o);
     if (st) return st;
@@ -61,12 +47,18 @@ static Status open_all(Runtime *rt) {
     if (st) return st;
     set_context(rt);
     st = dtrt_payload_open(rt);
-    if (!st) st = open_library(rt);
+    if (!st) st = dtrt_sizes_open(rt);
+    if (!st) st = dtrt_sizes_needs(rt);
     if (!st) st = dtrt_choose(rt);
     if (!st) st = dtrt_block_load(rt);
     if (!st && rt->o.resume) st = dtrt_resume_load(rt);
     if (!st) st = dtrt_loader_open(rt);
-    return st ? st : dtrt_step_open(rt);
+    if (!st) st = dtrt_step_open(rt);
+    if (st || !rt->tail) return st;
+    dtrt_step_use(rt, 1);
+    st = dtrt_step_open(rt);
+    dtrt_step_use(rt, 0);
+    return st;
 }
 
 static void free_all(Runtime *rt) {
@@ -74,9 +66,12 @@ static void free_all(Runtime *rt) {
     dtrt_step_free(rt);
     dtrt_block_free(rt);
     dtrt_dynamic_free(&rt->dynamic);
+    dtrt_dynamic_free(&rt->tail_dynamic);
+    dtrt_sizes_free(rt);
     dtrt_resume_free(rt);
     dtrt_fence_close();
     free(rt->o.lr);
+    free(rt->o.dim);
 }
 
 static uint64_t count_steps(const Runtime *rt) {
@@ -89,12 +84,15 @@ static Status train_step(Runtime *rt, Report *r, uint64_t step) {
     const Options *o = &rt->o;
     rt->ctx.step = step;
     rt->ctx.lr = dtrt_rate(o, step, r->steps);
+    dtrt_step_use(rt, dtrt_loader_is_tail(&rt->loader, step));
     uint64_t start = dtrt_now_ns();
     Status st = dtrt_loader_stage(rt, step);
     uint64_t staged = dtrt_now_ns();
     if (!st) st = dtrt_step_run(rt);
     uint64_t done = dtrt_now_ns();
-    return st ? st : dtrt_report_step(rt, r, step, done - staged, staged - start);
+    if (!st) st = dtrt_report_step(rt, r, step, done - staged, staged - start);
+    if (!st) dtrt_step_use(rt, 0);
+    return st;
 }
 
 static Status train(Runtime *rt, Report *r) {
@@ -137,7 +135,8 @@ int dtrt_main(const DtrtProgram *p, int argc, char **argv) {
     sleep_at_barriers(argv);
     static Runtime rt; /* static: not in registers when dtrt_fail jumps */
     static Report report;
-    rt = (Runtime){.p = p, .s = &p->plan, .resume = {.fd = -1}, .exe = -1, .running = -1};
+    rt = (Runtime){
+        .compiled = p, .p = p, .s = &p->plan, .resume = {.fd = -1}, .exe = -1, .running = -1};
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of write, like a full disk */
     Status st = dtrt_tables_check(p);
     if (!st) st = dtrt_options_parse(p, argc, argv, &rt.o);

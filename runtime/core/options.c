@@ -185,13 +185,19 @@ static Status set_heuristic(Parse *c, const char *name, const char *value) {
 }
 
 static Status set_batch(Parse *c, const char *name, const char *value) {
-    int64_t v, have = dtrt_program_batch(c->p);
-    if (!read_int(value, 1, &v)) return usage(name, value, "a batch size, 1 or more");
-    if (v == have) return ST_OK;
-    dtrt_error("%s %lld: this program was compiled for batch %lld", name, (long long)v,
-               (long long)have);
-    dtrt_hint("compile the model again with --batch %lld", (long long)v);
-    return ST_USAGE;
+    return read_int(value, 1, &c->o->batch) ? ST_OK : usage(name, value, "a batch size, 1 or more");
+}
+
+static Status set_dim(Parse *c, const char *name, const char *value) {
+    const char *eq = strrchr(value, '=');
+    int64_t v;
+    if (!eq || eq == value || !read_int(eq + 1, 1, &v))
+        return usage(name, value, "NAME=N with N 1 or more");
+    struct OptionDim *more = realloc(c->o->dim, (c->o->ndim + 1) * sizeof *more);
+    if (!more) return dtrt_no_memory((c->o->ndim + 1) * sizeof *more);
+    more[c->o->ndim++] = (struct OptionDim){value, v};
+    c->o->dim = more;
+    return ST_OK;
 }
 
 static Status set_mode(Parse *c, const char *name, const char *value) {
@@ -267,6 +273,7 @@ FILE_OPTION(resume)
         return ST_OK;                                                                              \
     }
 FLAG_OPTION(batched)
+FLAG_OPTION(drop_last)
 FLAG_OPTION(synthetic)
 FLAG_OPTION(json)
 FLAG_OPTION(hard)
@@ -301,7 +308,10 @@ static const struct {
     {"--threads", "N", set_threads, "at most the compiled number"},
     {"--budget", "SIZE", set_budget,
      "bytes (K, M, G) that the program may take; less than it was compiled for: dynamic mode"},
-    {"--batch", "N", set_batch, "checked against the compiled batch"},
+    {"--batch", "N", set_batch, "another batch than the compiled one: dynamic mode"},
+    {"--dim", "NAME=N", set_dim, "another size of a symbolic dimension of the model: dynamic mode"},
+    {"--drop-last", NULL, set_drop_last,
+     "leave out the samples at the end of an epoch that are no whole batch"},
     {"--mode", "static|dynamic|auto", set_mode,
      "static: the compiled schedule or none; dynamic: one made at start; auto (default): dynamic "
      "where the compiled one does not fit"},

@@ -47,7 +47,7 @@ static bool due(Report *r, uint64_t now) {
 static void progress(Runtime *rt, Report *r, uint64_t now) {
     char mem[64], acc[32] = "";
     double seconds = (double)(now - r->start_ns) * 1e-9;
-    double samples = (double)r->done * (double)dtrt_program_batch(rt->p);
+    double samples = (double)r->samples;
     memory_text(rt, mem, sizeof mem);
     if (r->epoch_counted)
         snprintf(acc, sizeof acc, " acc %.4g", (double)r->epoch_hits / (double)r->epoch_counted);
@@ -80,6 +80,7 @@ Status dtrt_report_step(Runtime *rt, Report *r, uint64_t step, uint64_t step_ns,
     r->ms[r->done % MAX_TIMES] = (float)step_ns * 1e-6f;
     r->data_ms[r->done % MAX_TIMES] = (float)data_ns * 1e-6f;
     r->done++;
+    r->samples += (uint64_t)dtrt_program_batch(rt->p);
     if (due(r, now)) progress(rt, r, now);
     return r->log ? log_step(rt, r, step, (double)step_ns * 1e-6) : ST_OK;
 }
@@ -153,6 +154,7 @@ Status dtrt_report_summary(Runtime *rt, Report *r) {
                (double)r->epoch_hits / (double)r->epoch_counted);
     else
         printf(",\"metric\":null");
+    printf(",\"batch\":%" PRId64 ",\"samples\":%" PRIu64, dtrt_program_batch(p), r->samples);
     printf(",\"seed\":%" PRIu64 ",\"weights_sha256\":\"%s\"}\n", rt->ctx.seed, hex);
     if (!fflush(stdout)) return ST_OK;
     dtrt_error("stdout cannot be written: %s", strerror(errno));

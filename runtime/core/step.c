@@ -91,7 +91,7 @@ static Status run_node(Runtime *rt, const DtrtRun *r, uint32_t step) {
         if (st) return st;
     }
     if (rt->o.hard) fill_operands(rt, n, rt->s->addr + r->first);
-    if (rt->profile)
+    if (rt->profile && !rt->ctx.slot) /* of the batch: partial ones differ */
         run_timed(rt, n, ptr);
     else
         n->run(&rt->ctx, ptr);
@@ -136,6 +136,18 @@ static const float *find_made(const Runtime *rt, int32_t storage, bool last, uin
     return at;
 }
 
+void dtrt_step_use(Runtime *rt, int slot) {
+    if (slot == rt->ctx.slot) return;
+    rt->stage[rt->ctx.slot] =
+        (Stage){rt->p, rt->s, rt->ptr, rt->loss_step, rt->logits_step, rt->loss_at, rt->logits_at};
+    const Stage *now = &rt->stage[slot];
+    rt->p = now->p, rt->s = now->s, rt->ptr = now->ptr;
+    rt->loss_step = now->loss_step, rt->loss_at = now->loss_at;
+    rt->logits_step = now->logits_step, rt->logits_at = now->logits_at;
+    rt->ctx.slot = slot;
+    rt->ctx.dim = rt->size[slot].dim;
+}
+
 Status dtrt_step_open(Runtime *rt) {
     const DtrtSchedule *s = rt->s;
     rt->running = -1;
@@ -152,13 +164,14 @@ Status dtrt_step_open(Runtime *rt) {
     if (rt->p->logits_storage >= 0)
         rt->logits_at = find_made(rt, rt->p->logits_storage, false, &rt->logits_step);
     if (rt->o.hard) fill_nan(rt, rt->p->persistent_bytes, s->arena_bytes);
-    if (!rt->o.profile) return ST_OK;
+    if (!rt->o.profile || rt->profile) return ST_OK;
     rt->profile = calloc(rt->p->nnode + 1, sizeof *rt->profile);
     return rt->profile ? ST_OK : dtrt_no_memory(rt->p->nnode * sizeof *rt->profile);
 }
 
 void dtrt_step_free(Runtime *rt) {
     free(rt->ptr);
+    free(rt->stage[!rt->ctx.slot].ptr);
     free(rt->profile);
     free(rt->bounce);
 }

@@ -9,8 +9,8 @@
  * kernel, that is, not the library's reference or im2col code. Padding of packed weights is zero:
  * the library fills it after every write.
  *
- * Where the library has only its reference loops for a gradient and windows do not overlap,
- * patches.c makes it a matrix product.
+ * Where the library has only its reference loops for a gradient (or a kernel that is wrong) and
+ * windows do not overlap, patches.c makes it a matrix product.
  *
  * Workspace of a pass: [library scratchpad | weights in the pass's layout | patches]. The fused
  * ReLU is our own loop after the convolution, because the library's maps NaN to 0. Bias gradients
@@ -53,7 +53,8 @@ typedef struct {
 
 typedef struct {
     dnnl_memory_desc_t store, plain;
-    int64_t outputs; /* elements of y */
+    int64_t outputs;    /* elements of y */
+    uint64_t workspace; /* the largest of the passes */
     Pass pass[PASSES];
 } Conv;
 
@@ -155,10 +156,14 @@ static const dnnl_memory_desc_t *pass_weights(const_dnnl_primitive_desc_t pd, in
 /* Where packed weights are kept. Grouped kernels of few channels have a tight layout for the
  * forward pass and one padded to whole vectors for backward weights: a layout that needs more bytes
  * is not shared. */
-static dnnl_status_t choose_store(const DtrtConv *c, Shapes *s) {
+static dnnl_status_t choose_store(const DtrtConv *c, const DtrtConv *like, Shapes *s) {
     dnnl_status_t st;
     s->store = s->plain;
     if (!c->packed) return dnnl_success;
+    if (like) {
+        s->store = ((const Conv *)like->impl)->store;
+        return dnnl_success;
+    }
     dnnl_primitive_desc_t fwd = first_pd(s, FWD, &s->any, false, &st);
     if (!fwd) return st;
     dnnl_primitive_desc_t back = first_pd(s, GRAD_W, &s->any, false, &st);
@@ -216,6 +221,16 @@ static dnnl_status_t plan_kernel(const Shapes *s, int pass, bool bias, PassPlan 
     return dnnl_success;
 }
 
+/* The library's 1x1 kernel for backward weights collects the pixels that a stride leaves in blocks
+ * of 16 channels, but has reserved room in its scratchpad for as many channels as there are: with
+ * other numbers of channels it writes past the end (oneDNN 2.6.3; seen with 3, 8 and 12). */
+static bool writes_past_end(const DtrtConv *c, int pass, const_dnnl_primitive_desc_t pd) {
+    bool strided = false;
+    for (int i = 0; i < c->nd; i++) strided |= c->stride[i] > 1;
+    return pass == GRAD_W && strided && c->ci / c->group % 16 != 0 &&
+           !strncmp(onednn_impl(pd), "jit_1x1", 7);
+}
+
 /* The same pass as a product, if there is one. */
 static void plan_product(const DtrtConv *c, int pass, PassPlan *p) {
     dnnl_primitive_desc_t pd;
@@ -231,7 +246,7 @@ static dnnl_status_t plan_pass(const DtrtConv *c, const Shapes *s, int pass, Pas
     *p = (PassPlan){0};
     dnnl_status_t st = plan_kernel(s, pass, pass == FWD && c->bias, p);
     if (st != dnnl_success) return st;
-    if (is_reference(p->pd)) plan_product(c, pass, p);
+    if (is_reference(p->pd) || writes_past_end(c, pass, p->pd)) plan_product(c, pass, p);
     p->scratch = onednn_scratch_bytes(p->pd);
     p->bytes = p->scratch;
     if (!dnnl_memory_desc_equal(&p->weights, &s->store)) {
@@ -253,11 +268,12 @@ static dnnl_status_t plan_pass(const DtrtConv *c, const Shapes *s, int pass, Pas
 }
 
 /* Shapes, the store and the plans of the passes asked for. */
-static dnnl_status_t plan_conv(const DtrtConv *c, Shapes *s, PassPlan plan[PASSES]) {
+static dnnl_status_t plan_conv(const DtrtConv *c, const DtrtConv *like, Shapes *s,
+                               PassPlan plan[PASSES]) {
     const int wanted[PASSES] = {c->fwd, c->grad_x, c->grad_w};
     dnnl_status_t st = onednn_engine() ? fill_shapes(c, s) : dnnl_runtime_error;
     memset(plan, 0, PASSES * sizeof *plan);
-    if (st == dnnl_success) st = choose_store(c, s);
+    if (st == dnnl_success) st = choose_store(c, like, s);
     for (int i = 0; i < PASSES && st == dnnl_success; i++) {
         if (wanted[i]) st = plan_pass(c, s, i, &plan[i]);
     }
@@ -277,7 +293,7 @@ bool dtrt_conv_needs(const DtrtConv *c, int threads, DtrtConvNeeds *out, char *e
     Shapes s;
     PassPlan plan[PASSES];
     int old = onednn_push_threads(threads);
-    dnnl_status_t st = plan_conv(c, &s, plan);
+    dnnl_status_t st = plan_conv(c, NULL, &s, plan);
     onednn_pop_threads(old);
     if (st != dnnl_success) {
         describe(c, st, err, nerr);
@@ -330,15 +346,6 @@ static bool init_pass(const DtrtConv *c, const Shapes *s, int pass, const PassPl
            onednn_op_scratch(&out->reorder, p->reorder);
 }
 
-/* The plan that the program was compiled with, if there is one, has room for these passes. */
-static bool is_planned(const DtrtConv *c, const Shapes *s, const PassPlan plan[PASSES]) {
-    if (!c->planned) return true;
-    for (int i = 0; i < PASSES; i++) {
-        if (!onednn_planned("a convolution", plan[i].bytes, c->max_workspace)) return false;
-    }
-    return onednn_planned("packed weights", onednn_md_bytes(&s->store), c->max_weights);
-}
-
 static bool report(const DtrtConv *c, dnnl_status_t st) {
     char err[200];
     describe(c, st, err, sizeof err);
@@ -346,17 +353,18 @@ static bool report(const DtrtConv *c, dnnl_status_t st) {
     return false;
 }
 
-bool dtrt_conv_init(DtrtConv *c, int threads) {
+bool dtrt_conv_init(DtrtConv *c, const DtrtConv *like, int threads) {
     Shapes s;
     PassPlan plan[PASSES];
     int old = onednn_push_threads(threads);
     Conv *v = c->impl = calloc(1, sizeof *v);
-    dnnl_status_t st = v ? plan_conv(c, &s, plan) : dnnl_out_of_memory;
-    bool ok = st == dnnl_success ? is_planned(c, &s, plan) : report(c, st);
+    dnnl_status_t st = v ? plan_conv(c, like, &s, plan) : dnnl_out_of_memory;
+    bool ok = st == dnnl_success || report(c, st);
     for (int i = 0; i < PASSES && st == dnnl_success; i++) {
         if (ok && plan[i].pd && !init_pass(c, &s, i, &plan[i], &v->pass[i])) {
             ok = report(c, dnnl_out_of_memory);
         }
+        if (plan[i].bytes > v->workspace) v->workspace = plan[i].bytes;
         free_plan(&plan[i]);
     }
     onednn_pop_threads(old);
@@ -369,6 +377,18 @@ bool dtrt_conv_init(DtrtConv *c, int threads) {
     v->outputs = c->n * c->co;
     for (int i = 0; i < c->nd; i++) v->outputs *= c->out[i];
     return true;
+}
+
+uint64_t dtrt_conv_workspace(const DtrtConv *c) {
+    return ((const Conv *)c->impl)->workspace;
+}
+
+uint64_t dtrt_conv_weight_bytes(const DtrtConv *c) {
+    return onednn_md_bytes(&((const Conv *)c->impl)->store);
+}
+
+int64_t dtrt_conv_weight_count(const DtrtConv *c) {
+    return (int64_t)(dtrt_conv_weight_bytes(c) / sizeof(float));
 }
 
 void dtrt_conv_free(DtrtConv *c) {

@@ -20,10 +20,6 @@ typedef struct DtrtConv {
     int fwd, grad_x, grad_w; /* which passes this object is asked for */
     int64_t n, ci, co;
     int64_t in[3], out[3], k[3], stride[3], dil[3], pad_lo[3], pad_hi[3];
-    /* planned: init refuses to need more workspace for any pass or more weight bytes than this
-     * (another processor, another thread count); 0: anything goes */
-    int planned;
-    uint64_t max_workspace, max_weights;
     void *impl; /* set by init */
 } DtrtConv;
 
@@ -36,8 +32,14 @@ typedef struct {
  * the OpenMP thread count to plan for. False with a message in err when the geometry is not
  * supported. */
 bool dtrt_conv_needs(const DtrtConv *c, int threads, DtrtConvNeeds *out, char *err, size_t nerr);
-bool dtrt_conv_init(DtrtConv *c, int threads);
-void dtrt_conv_free(DtrtConv *c); /* what init made; fine when there is nothing */
+/* like: an initialised object of the same geometry for another batch, whose packed layout this one
+ * takes, so that both work on the same weights; NULL: the layout that suits this one. */
+bool dtrt_conv_init(DtrtConv *c, const DtrtConv *like, int threads);
+/* What an initialised object uses: workspace of the passes it is asked for, packed weights. */
+uint64_t dtrt_conv_workspace(const DtrtConv *c);
+uint64_t dtrt_conv_weight_bytes(const DtrtConv *c);
+int64_t dtrt_conv_weight_count(const DtrtConv *c); /* floats, padding included */
+void dtrt_conv_free(DtrtConv *c);                  /* what init made; fine when there is nothing */
 void dtrt_conv_forward(const DtrtConv *c, const float *x, const float *w, const float *b, float *y,
                        void *ws);
 void dtrt_conv_grad_x(const DtrtConv *c, const float *dy, const float *w, float *dx, void *ws);
@@ -53,13 +55,12 @@ typedef struct DtrtMatmul {
     float alpha;
     int64_t batch_a[6], batch_b[6];
     int64_t m, n, k;
-    int planned; /* as in DtrtConv */
-    uint64_t max_workspace;
     void *impl;
 } DtrtMatmul;
 bool dtrt_matmul_needs(const DtrtMatmul *m, int threads, uint64_t *workspace, char *err,
                        size_t nerr);
 bool dtrt_matmul_init(DtrtMatmul *m, int threads);
+uint64_t dtrt_matmul_workspace(const DtrtMatmul *m); /* after init */
 void dtrt_matmul_free(DtrtMatmul *m);
 void dtrt_matmul(const DtrtMatmul *m, const float *a, const float *b, const float *bias, float *y,
                  void *ws);

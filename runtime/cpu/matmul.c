@@ -22,6 +22,11 @@ typedef struct {
     dnnl_memory_desc_t md[MATS];
 } Product;
 
+typedef struct {
+    OnednnOp op;
+    uint64_t workspace;
+} Matmul;
+
 /* Merged batch axes of a and b; rows: A's rows take the batch because B has none. */
 static int merge_batch(const DtrtMatmul *m, int64_t a[6], int64_t b[6], int64_t *rows) {
     int n = 0;
@@ -150,10 +155,6 @@ bool dtrt_matmul_needs(const DtrtMatmul *m, int threads, uint64_t *workspace, ch
 static bool init_op(const DtrtMatmul *m, const Product *p, const_dnnl_primitive_desc_t pd,
                     OnednnOp *op) {
     int bias = p->bias_post ? DNNL_ARG_ATTR_MULTIPLE_POST_OP(1) | DNNL_ARG_SRC_1 : DNNL_ARG_BIAS;
-    if (m->planned &&
-        !onednn_planned("a matrix product", onednn_scratch_bytes(pd), m->max_workspace)) {
-        return false;
-    }
     if (onednn_op_init(op, pd) && onednn_op_arg(op, DNNL_ARG_SRC, &p->md[A]) &&
         onednn_op_arg(op, DNNL_ARG_WEIGHTS, &p->md[B]) &&
         onednn_op_arg(op, DNNL_ARG_DST, &p->md[Y]) && onednn_op_scratch(op, pd) &&
@@ -168,11 +169,12 @@ bool dtrt_matmul_init(DtrtMatmul *m, int threads) {
     Product p;
     dnnl_primitive_desc_t pd = NULL;
     int old = onednn_push_threads(threads);
-    m->impl = calloc(1, sizeof(OnednnOp));
+    m->impl = calloc(1, sizeof(Matmul));
     dnnl_status_t s = m->impl ? make_pd(m, &p, &pd) : dnnl_out_of_memory;
     bool ok = s == dnnl_success;
     if (ok) {
-        ok = init_op(m, &p, pd, m->impl);
+        ((Matmul *)m->impl)->workspace = onednn_scratch_bytes(pd);
+        ok = init_op(m, &p, pd, &((Matmul *)m->impl)->op);
     } else {
         fprintf(stderr, "error: oneDNN: matrix product: %s\n", onednn_error(s));
     }
@@ -182,8 +184,12 @@ bool dtrt_matmul_init(DtrtMatmul *m, int threads) {
     return ok;
 }
 
+uint64_t dtrt_matmul_workspace(const DtrtMatmul *m) {
+    return ((const Matmul *)m->impl)->workspace;
+}
+
 void dtrt_matmul_free(DtrtMatmul *m) {
-    if (m->impl) onednn_op_free(m->impl);
+    if (m->impl) onednn_op_free(&((Matmul *)m->impl)->op);
     free(m->impl);
     m->impl = NULL;
 }
@@ -192,5 +198,5 @@ void dtrt_matmul(const DtrtMatmul *m, const float *a, const float *b, const floa
                  void *ws) {
     assert(m->impl && (!m->bias || bias));
     void *addr[] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, y, ws, (void *)(uintptr_t)bias};
-    onednn_run(m->impl, addr);
+    onednn_run(&((const Matmul *)m->impl)->op, addr);
 }

@@ -96,15 +96,6 @@ void onednn_run(const OnednnOp *op, void *const *addr) {
     }
 }
 
-bool onednn_planned(const char *what, uint64_t need, uint64_t planned) {
-    if (need <= planned) return true;
-    fprintf(stderr,
-            "error: oneDNN needs %llu bytes for %s here, %llu were planned: compile the program "
-            "again on this machine, for this number of threads\n",
-            (unsigned long long)need, what, (unsigned long long)planned);
-    return false;
-}
-
 void onednn_op_free(OnednnOp *op) {
     for (int i = 0; i < op->narg; i++) dnnl_memory_destroy(op->arg[i].memory);
     if (op->prim) dnnl_primitive_destroy(op->prim);

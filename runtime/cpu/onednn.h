@@ -41,8 +41,6 @@ bool onednn_op_scratch(OnednnOp *op, const_dnnl_primitive_desc_t pd);
 /* addr[i] is the address of the i-th argument. Failure is the machine's fault: prints and exits
  * with 4. */
 void onednn_run(const OnednnOp *op, void *const *addr);
-/* True when `need` bytes are within the plan; else prints what to do. */
-bool onednn_planned(const char *what, uint64_t need, uint64_t planned);
 /* Frees the primitive and its memory objects; an op that was never filled is fine. */
 void onednn_op_free(OnednnOp *op);
 

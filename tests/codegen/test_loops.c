@@ -307,7 +307,8 @@ static void *compile_and_load(Gen *g, const char *build) {
     text_init(&t, arena);
     text_add(&t,
              "#include \"dtrt_cpu.h\"\n#include \"dtrt_vecmath.h\"\n"
-             "#define LOOP __attribute__((noinline))\n#define THREADS INT64_C(%d)\n",
+             "#define LOOP __attribute__((noinline))\n#define THREADS INT64_C(%d)\n"
+             "enum { SLOTS = 1 };\n",
              THREADS);
     cg_print_kernels(g, &t);
     text_str(&t, "DtrtKernel *const kernels[] = {");

@@ -32,7 +32,7 @@ static Runtime rt;
 static uint8_t block[1 << 20];
 static Status open_data(const DtrtProgram *p, const char *file) {
     memset(&rt, 0, sizeof rt);
-    rt.p = p;
+    rt.p = rt.compiled = p;
     rt.block = block;
     rt.o.data = file;
     return dtrt_loader_open(&rt);
@@ -153,7 +153,7 @@ static void test_shuffle(void) {
     sprintf(spec, "%s,%s", file, file);
     DtrtProgram p = program_of(DTRT_F32, 2, dim, 1, tdim, 251);
     memset(&rt, 0, sizeof rt);
-    rt.p = &p;
+    rt.p = rt.compiled = &p;
     rt.block = block;
     rt.o.data = spec;
     rt.o.shuffle = true;
@@ -195,7 +195,7 @@ static void test_synthetic(void) {
     CHECK_EQ(dtrt_synthetic_limit(&p, 0), 17);
     CHECK_EQ(dtrt_synthetic_limit(&p, 1), 3);
     memset(&rt, 0, sizeof rt);
-    rt.p = &p;
+    rt.p = rt.compiled = &p;
     rt.block = block;
     rt.o.synthetic = true;
     CHECK_EQ(dtrt_loader_open(&rt), ST_OK);

@@ -86,7 +86,7 @@ int main(int argc, char **argv) {
             c.out[a] = (l->in - 1) / l->stride + 1;
         }
         if (!dtrt_conv_needs(&c, omp_get_max_threads(), &need, err, sizeof err) ||
-            !dtrt_conv_init(&c, omp_get_max_threads())) {
+            !dtrt_conv_init(&c, NULL, omp_get_max_threads())) {
             return 1;
         }
         uint64_t bytes = need.fwd > need.grad_x ? need.fwd : need.grad_x;

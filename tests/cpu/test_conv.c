@@ -190,7 +190,7 @@ static void check_row(const Row *row, int channels_last, int packed, int relu) {
     CHECK_EQ(omp_get_max_threads(), threads);
     CHECK(need.weight_bytes >= (uint64_t)nw * 4 &&
           (packed || need.weight_bytes == (uint64_t)nw * 4));
-    CHECK(dtrt_conv_init(&c, threads));
+    CHECK(dtrt_conv_init(&c, NULL, threads));
     Buf x = buf_random(nx, 0), w = buf_random(nw, 0), b = buf_random(c.co, 0),
         dy = buf_random(ny, 0);
     Ref r = {buf_f(&x),
@@ -231,7 +231,7 @@ static void check_nan(void) {
     DtrtConvNeeds need;
     char err[200];
     c.relu = 1;
-    CHECK(dtrt_conv_needs(&c, 1, &need, err, sizeof err) && dtrt_conv_init(&c, 1));
+    CHECK(dtrt_conv_needs(&c, 1, &need, err, sizeof err) && dtrt_conv_init(&c, NULL, 1));
     Buf x = buf_new((size_t)(c.n * c.ci * space(c.in)) * 4, 0), w = buf_random(c.co * c.ci * 9, 0);
     Buf packed = buf_new(need.weight_bytes, 0), ws = buf_new(need.fwd, 0);
     Buf y = buf_new((size_t)(c.n * c.co * space(c.out)) * 4, 0);
@@ -266,7 +266,7 @@ static void check_one_layout(void) {
         CHECK_EQ(a.weight_bytes, b.weight_bytes);
         CHECK_EQ(a.grad_w, b.grad_w);
         CHECK_EQ(b.fwd, 0);
-        CHECK(dtrt_conv_init(&all, 2) && dtrt_conv_init(&one, 2));
+        CHECK(dtrt_conv_init(&all, NULL, 2) && dtrt_conv_init(&one, NULL, 2));
         int64_t nw = all.co * (all.ci / all.group) * space(all.k);
         Buf w = buf_random(nw, 0), pa = buf_new(a.weight_bytes, 0), pb = buf_new(a.weight_bytes, 1);
         CHECK(dtrt_conv_pack(&all, buf_f(&w), pa.at) && dtrt_conv_pack(&one, buf_f(&w), pb.at));
@@ -279,23 +279,62 @@ static void check_one_layout(void) {
     }
 }
 
-/* A plan of too few bytes is refused, one that fits is taken. (The message on stderr is expected.)
- */
-static void check_planned(void) {
-    DtrtConv c = geometry(&rows[0], 1, 1);
-    DtrtConvNeeds need;
-    char err[200];
-    CHECK(dtrt_conv_needs(&c, 1, &need, err, sizeof err) && need.grad_x > 0);
-    c.planned = 1;
-    c.max_weights = need.weight_bytes;
-    c.max_workspace = need.grad_x > need.grad_w ? need.grad_x : need.grad_w;
-    CHECK(dtrt_conv_init(&c, 1));
-    dtrt_conv_free(&c);
-    c.max_workspace--;
-    CHECK(!dtrt_conv_init(&c, 1) && !c.impl);
-    c.max_workspace++;
-    c.max_weights--;
-    CHECK(!dtrt_conv_init(&c, 1) && !c.impl);
+/* An object says what it uses as dtrt_conv_needs does, and one for another batch that is told to
+ * can work on the same packed weights, with the results that it has with its own layout. */
+static void check_other_batch(void) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        DtrtConv c = geometry(&rows[i], 1, 1), d = c, e = c;
+        DtrtConvNeeds need;
+        char err[200];
+        c.fwd = d.fwd = e.fwd = 1;
+        c.grad_x = c.grad_w = d.grad_x = d.grad_w = e.grad_x = e.grad_w = 0;
+        d.n = e.n = c.n + 3;
+        CHECK(dtrt_conv_needs(&c, 2, &need, err, sizeof err));
+        CHECK(dtrt_conv_init(&c, NULL, 2) && dtrt_conv_init(&d, &c, 2) &&
+              dtrt_conv_init(&e, NULL, 2));
+        CHECK(dtrt_conv_workspace(&c) == need.fwd &&
+              dtrt_conv_weight_bytes(&c) == need.weight_bytes);
+        CHECK(dtrt_conv_weight_bytes(&d) == need.weight_bytes);
+        int64_t nw = c.co * (c.ci / c.group) * space(c.k), ny = d.n * d.co * space(d.out);
+        Buf x = buf_random(d.n * d.ci * space(d.in), 0), w = buf_random(nw, 0);
+        Buf b = buf_random(d.co, 0), yd = buf_new((uint64_t)ny * 4, 0),
+            ye = buf_new((uint64_t)ny * 4, 1);
+        Buf pc = buf_new(need.weight_bytes, 0), pe = buf_new(dtrt_conv_weight_bytes(&e), 1);
+        Buf wd = buf_new(dtrt_conv_workspace(&d) + 1, 0),
+            we = buf_new(dtrt_conv_workspace(&e) + 1, 1);
+        CHECK(dtrt_conv_pack(&c, buf_f(&w), pc.at) && dtrt_conv_pack(&e, buf_f(&w), pe.at));
+        dtrt_conv_forward(&d, buf_f(&x), buf_f(&pc), buf_f(&b), buf_f(&yd), wd.at);
+        dtrt_conv_forward(&e, buf_f(&x), buf_f(&pe), buf_f(&b), buf_f(&ye), we.at);
+        for (int64_t k = 0; k < ny; k++)
+            CHECK_NEAR((double)buf_f(&yd)[k], (double)buf_f(&ye)[k], 1e-3);
+        Buf *all[] = {&x, &w, &b, &yd, &ye, &pc, &pe, &wd, &we};
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++) buf_free(all[k]);
+        dtrt_conv_free(&c);
+        dtrt_conv_free(&d);
+        dtrt_conv_free(&e);
+    }
+}
+
+/* Nothing is written past the workspace: 1x1 with a stride and few channels, a batch that two
+ * threads share unevenly. */
+static void check_bounds(void) {
+    for (int64_t ci = 3; ci <= 12; ci += 3) {
+        DtrtConv c = {.nd = 2, .channels_last = 1, .group = 1, .packed = 1, .grad_w = 1, .n = 5};
+        c.ci = ci, c.co = 16;
+        for (int i = 0; i < 2; i++)
+            c.in[i] = 16, c.out[i] = 8, c.k[i] = 1, c.stride[i] = 2, c.dil[i] = 1;
+        CHECK(dtrt_conv_init(&c, NULL, 2));
+        uint64_t n = dtrt_conv_workspace(&c), slack = 1 << 16, bad = 0;
+        Buf x = buf_random(c.n * 256 * ci, 0), dy = buf_random(c.n * 64 * 16, 0);
+        Buf dw = buf_new(dtrt_conv_weight_bytes(&c), 0), ws = buf_new(n + slack, 0);
+        memset((char *)ws.at + n, 0x5a, slack);
+        dtrt_conv_grad_w(&c, buf_f(&dy), buf_f(&x), buf_f(&dw), ws.at);
+        for (uint64_t i = n; i < n + slack; i++) bad += ((unsigned char *)ws.at)[i] != 0x5a;
+        CHECK_EQ(bad, 0);
+        Buf *all[] = {&x, &dy, &dw, &ws};
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++) buf_free(all[k]);
+        dtrt_conv_free(&c);
+    }
 }
 
 int main(void) {
@@ -307,7 +346,8 @@ int main(void) {
         check_row(&rows[i], 0, 0, 1);
     }
     check_nan();
-    check_planned();
+    check_other_batch();
+    check_bounds();
     check_one_layout();
     return test_end();
 }

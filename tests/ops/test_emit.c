@@ -16,13 +16,9 @@ static uint32_t add_object(CpuEmit *e, const char *type, const char *init) {
     return o->count++;
 }
 
-/* Every storage as large as its shape, but that of a value named "packed", which has 64 bytes. */
-static const uint64_t *storage_bytes(Bench *b) {
-    uint64_t *bytes = ARENA_ARRAY(b->arena, uint64_t, b->g->nstorage + 1);
-    for (StorageId s = 0; s < b->g->nstorage; s++) bytes[s] = b->g->storage[s].bytes;
-    for (ValueId v = 0; v < b->g->nvalue; v++)
-        if (!strcmp(b->g->value[v].name, "packed")) bytes[b->g->value[v].storage] = 64;
-    return bytes;
+/* A value named "packed" has the layout of convolution 7. */
+static uint32_t packed_by(CpuEmit *e, ValueId v) {
+    return strcmp(e->g->value[v].name, "packed") ? NO_ID : 7;
 }
 
 /* Objects, then the bodies of all nodes that have one. */
@@ -37,9 +33,9 @@ static const char *emit(Bench *b, const bool *packed) {
                  .body = &body,
                  .g = b->g,
                  .packed = packed,
-                 .storage_bytes = storage_bytes(b),
                  .threads = 1,
                  .object = add_object,
+                 .packed_by = packed_by,
                  .priv = &o};
     for (NodeId n = 0; n < b->g->nnode; n++)
         if (op_def(b->g->node[n].op)->cpu) CHECK(op_def(b->g->node[n].op)->cpu(&e, &b->g->node[n]));
@@ -74,10 +70,10 @@ static void test_conv(void) {
         ".fwd = 1, .grad_x = 0, .grad_w = 0" SIZES
         "DtrtConv_2 = {.nd = 1, .channels_last = 0, .group = 1, .bias = 0, .relu = 0, .packed = 0, "
         ".fwd = 0, .grad_x = 0, .grad_w = 1" SIZES
-        "    dtrt_conv_forward(&DtrtConv_0, p[0], p[1], p[2], p[3], p[4]);\n"
-        "    dtrt_conv_forward(&DtrtConv_1, p[0], p[1], NULL, p[2], p[3]);\n"
-        "    dtrt_conv_grad_w(&DtrtConv_2, p[0], p[1], p[2], p[3]);\n"
-        "    dtrt_conv_grad_w(&DtrtConv_2, p[0], p[1], p[2], p[3]);\n");
+        "    dtrt_conv_forward(&DtrtConv_0[c->slot], p[0], p[1], p[2], p[3], p[4]);\n"
+        "    dtrt_conv_forward(&DtrtConv_1[c->slot], p[0], p[1], NULL, p[2], p[3]);\n"
+        "    dtrt_conv_grad_w(&DtrtConv_2[c->slot], p[0], p[1], p[2], p[3]);\n"
+        "    dtrt_conv_grad_w(&DtrtConv_2[c->slot], p[0], p[1], p[2], p[3]);\n");
     /* A packed weight beside a plain one of the same geometry: two objects. */
     Bench b =
         bench_new("%0 input f32[2,3,6] \"x\" %1 param f32[4,3,3] \"w\" %2 param f32[4,3,3] \"v\""
@@ -89,8 +85,8 @@ static void test_conv(void) {
               ".packed = 1, .fwd = 1, .grad_x = 0, .grad_w = 0" SIZES
               "DtrtConv_1 = {.nd = 1, .channels_last = 0, .group = 1, .bias = 0, .relu = 0, "
               ".packed = 0, .fwd = 1, .grad_x = 0, .grad_w = 0" SIZES
-              "    dtrt_conv_forward(&DtrtConv_0, p[0], p[1], NULL, p[2], p[3]);\n"
-              "    dtrt_conv_forward(&DtrtConv_1, p[0], p[1], NULL, p[2], p[3]);\n");
+              "    dtrt_conv_forward(&DtrtConv_0[c->slot], p[0], p[1], NULL, p[2], p[3]);\n"
+              "    dtrt_conv_forward(&DtrtConv_1[c->slot], p[0], p[1], NULL, p[2], p[3]);\n");
     bench_free(&b);
 }
 
@@ -101,17 +97,17 @@ static void test_matmul(void) {
           "DtrtMatmul_0 = {.nbatch = 0, .trans_a = 0, .trans_b = 0, .bias = 1, .alpha = "
           "0.100000001f, "
           ".m = 10, .n = 4, .k = 3}\n"
-          "    dtrt_matmul(&DtrtMatmul_0, p[0], p[1], p[2], p[3], p[4]);\n");
+          "    dtrt_matmul(&DtrtMatmul_0[c->slot], p[0], p[1], p[2], p[3], p[4]);\n");
     check("%0 input f32[7,5,2,3] \"a\" %1 param f32[7,5,4,3] \"b\""
           "fwd %2 f32[7,5,2,4] \"y\" = MatMul(%0, %1) {trans_b=1} \"m\"",
           "DtrtMatmul_0 = {.nbatch = 1, .trans_a = 0, .trans_b = 1, .bias = 0, .alpha = 1.0f, "
           ".batch_a = {35}, .batch_b = {35}, .m = 2, .n = 4, .k = 3}\n"
-          "    dtrt_matmul(&DtrtMatmul_0, p[0], p[1], NULL, p[2], p[3]);\n");
+          "    dtrt_matmul(&DtrtMatmul_0[c->slot], p[0], p[1], NULL, p[2], p[3]);\n");
     check("%0 input f32[7,1,2,3] \"a\" %1 param f32[5,3,4] \"b\""
           "fwd %2 f32[7,5,2,4] \"y\" = MatMul(%0, %1) \"m\"",
           "DtrtMatmul_0 = {.nbatch = 2, .trans_a = 0, .trans_b = 0, .bias = 0, .alpha = 1.0f, "
           ".batch_a = {7, 1}, .batch_b = {1, 5}, .m = 2, .n = 4, .k = 3}\n"
-          "    dtrt_matmul(&DtrtMatmul_0, p[0], p[1], NULL, p[2], p[3]);\n");
+          "    dtrt_matmul(&DtrtMatmul_0[c->slot], p[0], p[1], NULL, p[2], p[3]);\n");
 }
 
 static void test_pool(void) {
@@ -123,31 +119,31 @@ static void test_pool(void) {
           "DtrtPool_0 = {.nd = 1, .channels_last = 1, .is_max = 1, .count_include_pad = 0, "
           ".ceil_mode = 0, .n = 1, .c = 4, .in = {6}, .out = {3}, .k = {2}, .stride = {2}, "
           ".dil = {1}, .pad_lo = {0}, .pad_hi = {0}}\n"
-          "    dtrt_pool_forward(&DtrtPool_0, p[0], p[1], p[2]);\n"
-          "    dtrt_pool_grad(&DtrtPool_0, p[0], p[1], p[2]);\n");
+          "    dtrt_pool_forward(&DtrtPool_0[c->slot], p[0], p[1], p[2]);\n"
+          "    dtrt_pool_grad(&DtrtPool_0[c->slot], p[0], p[1], p[2]);\n");
 }
 
 static void test_movement(void) {
     check("%0 input f32[2,3] \"x\" fwd %1 f32[3,2] \"y\" = Transpose(%0) {perm=[1,0]} \"t\"",
-          "    static const int64_t dim[] = {2, 3};\n"
-          "    static const int64_t perm[] = {1, 0};\n"
+          "    const int64_t dim[] = {2, 3};\n"
+          "    const int64_t perm[] = {1, 0};\n"
           "    dtrt_transpose(p[0], p[1], 2, dim, perm, 4);\n");
     /* One outer row of each input: 3 and 5 floats. */
     check("%0 input f32[2,3] \"x\" %1 input f32[2,5] \"z\""
           "fwd %2 f32[2,8] \"y\" = Concat(%0, %1) {axis=1} \"c\"",
-          "    static const int64_t inner[] = {12, 20};\n"
+          "    const int64_t inner[] = {12, 20};\n"
           "    dtrt_concat(2, (const void *const *)p, p[2], 2, inner);\n");
     check(
         "%0 input i64[9] \"x\" fwd %1 i64[3] \"y\" = Slice(%0) {starts=8, steps=-2, sizes=3} \"s\"",
-        "    static const int64_t xdim[] = {9};\n"
-        "    static const int64_t start[] = {8};\n"
-        "    static const int64_t step[] = {-2};\n"
-        "    static const int64_t size[] = {3};\n"
+        "    const int64_t xdim[] = {9};\n"
+        "    const int64_t start[] = {8};\n"
+        "    const int64_t step[] = {-2};\n"
+        "    const int64_t size[] = {3};\n"
         "    dtrt_slice(p[0], p[1], 1, xdim, start, step, size, 8);\n");
     check("%0 input f32[3] \"x\" fwd %1 f32[6] \"y\" = Pad(%0) {pads=[1,2], value=-inf} \"p\"",
-          "    static const int64_t xdim[] = {3};\n"
-          "    static const int64_t lo[] = {1};\n"
-          "    static const int64_t hi[] = {2};\n"
+          "    const int64_t xdim[] = {3};\n"
+          "    const int64_t lo[] = {1};\n"
+          "    const int64_t hi[] = {2};\n"
           "    dtrt_pad(p[0], p[1], 1, xdim, lo, hi, 0, -INFINITY, DTRT_F32);\n");
     check("%0 input f32[2,9,5] \"x\" %1 input i32[7] \"i\""
           "fwd %2 f32[2,7,5] \"y\" = Gather(%0, %1) {axis=1} \"g\""
@@ -197,27 +193,28 @@ static void test_loss(void) {
           "smoothing=0.25} \"g\"",
           "DtrtLoss_0 = {.outer = 2, .n = 5, .inner = 3, .label_i32 = 1, .has_ignore = 1, "
           ".is_log = 0, .ignore_index = INT64_C(-100), .smoothing = 0.25f}\n"
-          "    dtrt_loss_forward(c, &DtrtLoss_0, p[0], p[1], p[2], p[3]);\n"
-          "    dtrt_loss_grad(c, &DtrtLoss_0, p[0], p[1], p[2], p[3], p[4]);\n");
+          "    dtrt_loss_forward(c, &DtrtLoss_0[c->slot], p[0], p[1], p[2], p[3]);\n"
+          "    dtrt_loss_grad(c, &DtrtLoss_0[c->slot], p[0], p[1], p[2], p[3], p[4]);\n");
 }
 
-/* Updates run over the bytes of the storage: 16 elements of a packed weight of 4. */
+/* Updates of a packed weight run over as many elements as the library says, padding included. */
 static void test_updates(void) {
     check("%0 param f32[4] \"packed\" %1 input f32[4] \"g\" %2 state f32[4] \"optim.m.w\" of %0 "
           "%3 state f32[4] \"optim.v.w\" of %0 %4 buffer f32[4] \"mean\" %5 buffer f32[4] \"var\""
           "upd Sgd(%0, %1) \"a\" upd Sgd(%0, %1, %2) \"b\" upd AdamW(%0, %1, %2, %3) \"c\" "
           "upd BnUpdate(%4, %5, %1, %1) {momentum=0.75} \"d\"",
-          "    dtrt_sgd(c, p[0], p[1], NULL, 16);\n"
-          "    dtrt_sgd(c, p[0], p[1], p[2], 16);\n"
-          "    dtrt_adam(c, p[0], p[1], p[2], p[3], 16, 1);\n"
+          "    dtrt_sgd(c, p[0], p[1], NULL, dtrt_conv_weight_count(&DtrtConv_7[c->slot]));\n"
+          "    dtrt_sgd(c, p[0], p[1], p[2], dtrt_conv_weight_count(&DtrtConv_7[c->slot]));\n"
+          "    dtrt_adam(c, p[0], p[1], p[2], p[3], dtrt_conv_weight_count(&DtrtConv_7[c->slot]), "
+          "1);\n"
           "    dtrt_bn_update(p[0], p[1], p[2], p[3], 4, 0.75f);\n");
 }
 
 static void test_sums(void) {
     check("%0 input f32[2,3,4] \"x\" fwd %1 f32[2,1,4] \"s\" = ReduceSum(%0) {axes=1, scale=0.125} "
           "\"s\"",
-          "    static const int64_t dim[] = {2, 3, 4};\n"
-          "    static const uint8_t red[] = {0, 1, 0};\n"
+          "    const int64_t dim[] = {2, 3, 4};\n"
+          "    const uint8_t red[] = {0, 1, 0};\n"
           "    dtrt_reduce_sum(p[0], p[1], 3, dim, red, 0.125f);\n");
 }
 

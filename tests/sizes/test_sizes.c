@@ -74,7 +74,7 @@ static void texts(Arena *a) {
     CHECK(!strcmp(BOTH("s * 0.125f", "s * 0.100000001f"), "s * (float)(1.0 / (double)(2 * N))"));
     CHECK(!strcmp(BOTH("s * 0.125", "s * 0.10000000000000001"), "s * (1.0 / (double)(2 * N))"));
     CHECK(strstr(BOTH("s * 0.3", "s * 0.7"), "no polynomial") != NULL);
-    CHECK(strstr(BOTH("loop1(4)", "loop2(4)"), "'loop1' of its code becomes 'loop2'") != NULL);
+    CHECK(strstr(BOTH("loop1(4)", "loop2(4)"), "'loop1' in its code becomes 'loop2'") != NULL);
     CHECK(strstr(BOTH("f(4)", "f(4, 1)"), "no polynomial") != NULL);
 #undef BOTH
 }
