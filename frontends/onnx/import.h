@@ -196,6 +196,12 @@ void import_note(Import *x, const char *fmt, ...) __attribute__((format(printf, 
 /* Creates the model inputs as values, symbolic dimensions bound. */
 bool dims_bind(Import *x);
 
+/* ---- repair.c ---- */
+/* Undoes the merging of equal weights; before tensors are read. */
+void repair_merged(Import *x);
+/* Notes on what an export has lost; afterwards. */
+void repair_notes(Import *x);
+
 /* ---- roles.c ---- */
 /* Reads the initializers, undoes merging by value, decides roles, creates their values. */
 bool roles_assign(Import *x);

@@ -11,76 +11,17 @@
  * Constants are known at compile time; all initializers become values, so that the role can be
  * shown.
  *
- * Inference exports merge initializers of equal bytes and hand out copies through Identity nodes,
- * which would tie weights that only start equal; running statistics may be shared in the same way.
- * Such weights get private copies here under the Identity's name. */
+ * What inference exports did to weights is undone first (repair.c). */
 #include "import.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- merged initializers ---- */
-
-static bool is_float_elem(const TensorProto *t) {
-    DType dt;
-    return elem_dtype(t->data_type, &dt) && is_real(dt);
-}
-
-static void private_copy(Import *x, uint32_t of, uint32_t slot) {
-    Init copy = {.proto = x->init.at[of].proto, .slot = slot};
-    Slot *s = &x->slot.at[slot];
-    s->init = x->init.n;
-    s->node = NO_ID;
-    VEC_PUSH(x->tmp, x->init, copy);
-}
-
-static uint32_t untie_identities(Import *x) {
-    uint32_t count = 0;
-    for (uint32_t k = 0; k < x->nnode; k++) {
-        FileNode *f = &x->node[x->order[k]];
-        if (!f->live || strcmp(f->p->op_type, "Identity") != 0 || f->nin != 1 || f->nout != 1)
-            continue;
-        if (f->in[0] == NO_ID || f->out[0] == NO_ID) continue;
-        Slot *from = &x->slot.at[f->in[0]], *to = &x->slot.at[f->out[0]];
-        if (from->init == NO_ID || from->nread < 2 || to->is_output) continue;
-        if (!is_float_elem(x->init.at[from->init].proto)) continue;
-        from->nread--;
-        from->uses--;
-        f->live = false;
-        private_copy(x, from->init, f->out[0]);
-        count++;
-    }
-    return count;
-}
+/* ---- where gradients can flow ---- */
 
 static bool is_batch_norm(const FileNode *f) {
     return f->live && !strcmp(f->p->op_type, "BatchNormalization") && f->nin == 5;
 }
-
-/* Running statistics that something else reads too. */
-static uint32_t untie_statistics(Import *x) {
-    uint32_t count = 0;
-    for (uint32_t k = 0; k < x->nnode; k++) {
-        FileNode *f = &x->node[x->order[k]];
-        for (uint32_t i = 3; is_batch_norm(f) && i < 5; i++) {
-            if (f->in[i] == NO_ID) continue;
-            Slot *s = &x->slot.at[f->in[i]];
-            if (s->init == NO_ID || s->nread < 2) continue;
-            const char *name = arena_printf(x->tmp, "%s.%s", f->name, i == 3 ? "mean" : "var");
-            if (slot_of(x, name) != NO_ID) continue;
-            s->nread--;
-            s->uses--;
-            uint32_t init = s->init, copy = slot_new(x, name);
-            x->slot.at[copy].nread = x->slot.at[copy].uses = 1;
-            f->in[i] = copy;
-            private_copy(x, init, copy);
-            count++;
-        }
-    }
-    return count;
-}
-
-/* ---- where gradients can flow ---- */
 
 static bool passes_gradient(const FileNode *f, uint32_t i) {
     if (!f->row || i >= f->nin) return true;
@@ -171,23 +112,7 @@ static Role choose_role(Import *x, const Init *init, bool smooth, uint8_t use) {
     return ROLE_PARAM;
 }
 
-/* ---- warnings ---- */
-
-static void note_inference_export(Import *x) {
-    uint32_t conv = 0, norm = 0, renamed = 0;
-    for (uint32_t n = 0; n < x->nnode; n++) {
-        conv += !strcmp(x->node[n].p->op_type, "Conv");
-        norm += !strcmp(x->node[n].p->op_type, "BatchNormalization");
-    }
-    for (uint32_t i = 0; i < x->init.n; i++)
-        renamed += !strncmp(x->slot.at[x->init.at[i].slot].name, "onnx::Conv_", 11);
-    if (conv && !norm && renamed)
-        import_note(
-            x,
-            "looks like an inference export: %u Conv, 0 BatchNormalization, %u weights named "
-            "onnx::Conv_*; re-export with training=TRAINING, do_constant_folding=False",
-            conv, renamed);
-}
+/* ---- all of them ---- */
 
 static bool read_tensors(Import *x) {
     for (uint32_t i = 0; i < x->init.n; i++) {
@@ -204,12 +129,9 @@ static bool read_tensors(Import *x) {
 }
 
 bool roles_assign(Import *x) {
-    uint32_t untied = untie_identities(x) + untie_statistics(x);
-    if (untied)
-        import_note(x, "untied %u: weights that the exporter had merged because they were equal",
-                    untied);
+    repair_merged(x);
     TRY(read_tensors(x));
-    note_inference_export(x);
+    repair_notes(x);
     bool *smooth = fill_smooth(x);
     uint8_t *use = fill_uses(x);
     for (uint32_t i = 0; i < x->init.n; i++) {

@@ -207,6 +207,59 @@ static void test_unsupported(void) {
     imported_free(&i);
 }
 
+/* Ten different things that are not supported: one report with all of them, in the order of the
+ * file, each with its place and what to do. */
+static void test_ten(void) {
+    Model m = start();
+    Buf microsoft = {0}, ml = {0}, pad = {0}, norm = {0}, to = {0}, scan = {0};
+    field_str(&microsoft, 7, "com.microsoft");
+    field_str(&ml, 7, "ai.onnx.ml");
+    attr_put_text(&pad, "mode", "wrap_twice");
+    attr_put_int(&norm, "spatial", 0);
+    attr_put_int(&to, "to", 8);
+    attr_put_int(&scan, "num_scan_inputs", 1);
+    model_const(&m, "pads", "4", "1,1,1,1");
+    for (int k = 0; k < 4; k++)
+        model_init(&m, tensor_zeros((const char *[]){"g", "b", "m", "v"}[k], "4"));
+    model_node(&m, "Relu", "fine", "x", "h", NULL);
+    model_node(&m, "NoSuchThing", "a", "h", "y1", NULL);
+    model_node(&m, "SkipLayerNormalization", "b", "h", "y2", &microsoft);
+    model_node(&m, "TreeEnsembleClassifier", "c", "h", "y3", &ml);
+    model_node(&m, "Loop", "d", "h", "y4", NULL);
+    model_node(&m, "If", "e", "h", "y5", NULL);
+    model_node(&m, "QuantizeLinear", "f", "h", "y6", NULL);
+    model_node(&m, "SequenceAt", "i", "h", "y7", NULL);
+    model_node(&m, "Pad", "j", "h,pads", "y8", &pad);
+    model_node(&m, "BatchNormalization", "k", "h,g,b,m,v", "y9", &norm);
+    model_node(&m, "Cast", "l", "h", "y10", &to);
+    for (int k = 1; k <= 10; k++) {
+        char name[8];
+        snprintf(name, sizeof name, "y%d", k);
+        model_output(&m, name);
+    }
+    model_node(&m, "Relu", "last", "h", "y", NULL);
+    Imported i = import_model(&m);
+    CHECK(!i.g);
+    CHECK_EQ(i.d.errors, 1);
+    CHECK(says(&i, "10 of 13 nodes are not supported:\n"
+                   "  node 'a' (NoSuchThing): not implemented; dtrc ops lists what is\n"
+                   "  node 'b' (com.microsoft::SkipLayerNormalization): written by ONNX Runtime's "
+                   "optimizer; use the model as it was exported\n"
+                   "  node 'c' (ai.onnx.ml::TreeEnsembleClassifier): classical machine learning is "
+                   "not supported\n"
+                   "  node 'd' (Loop): its number of iterations depends on data"));
+    CHECK(says(&i,
+               "  node 'e' (If): its condition depends on data; export the model with the branch "
+               "taken decided (tracing instead of scripting)\n"
+               "  node 'f' (QuantizeLinear): quantized models cannot be trained; use the float "
+               "model\n"
+               "  node 'i' (SequenceAt): sequences and optional values are not supported"));
+    CHECK(says(&i, "  node 'j' (Pad): mode wrap_twice (constant, reflect"));
+    CHECK(says(&i, "  node 'k' (BatchNormalization): statistics per element (spatial = 0)\n"
+                   "  node 'l' (Cast): casts of data to"));
+    imported_free(&i);
+}
+
 static void test_info(void) {
     Model m = start();
     model_node(&m, "Relu", "a", "x", "p", NULL);
@@ -244,6 +297,7 @@ int main(void) {
     test_symbols();
     test_versions();
     test_unsupported();
+    test_ten();
     test_info();
     return test_end();
 }
