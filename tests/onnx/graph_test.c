@@ -256,7 +256,7 @@ static void test_ten(void) {
                "  node 'i' (SequenceAt): sequences and optional values are not supported"));
     CHECK(says(&i, "  node 'j' (Pad): mode wrap_twice (constant, reflect"));
     CHECK(says(&i, "  node 'k' (BatchNormalization): statistics per element (spatial = 0)\n"
-                   "  node 'l' (Cast): casts of data to"));
+                   "  node 'l' (Cast): casts to string"));
     imported_free(&i);
 }
 
