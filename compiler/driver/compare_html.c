@@ -64,6 +64,17 @@ static void draw_line(const Chart *c, double x0, double y0, double x1, double y1
              chart_y(c, y0 + to * (y1 - y0)));
 }
 
+/* A ring at what a run took. */
+static void draw_measured(const Chart *c, const CompareBudget *b, const CompareRow *r) {
+    const Measured *m = r->measured;
+    if (!m || m->error || 100 * m->overhead > c->top) return;
+    double x = chart_x(c, (double)b->bytes), y = chart_y(c, 100 * m->overhead);
+    text_add(c->t,
+             "<path class=\"ring p-%s\" d=\"M%.1f %.1fh0\"><title>%s, measured: %.2f "
+             "%%</title></path><path class=\"hole\" d=\"M%.1f %.1fh0\"/>\n",
+             r->planner, x, y, r->planner, 100 * m->overhead, x, y);
+}
+
 static void draw_planner(const Chart *c, const Compare *x, uint32_t k) {
     const char *name = x->planner[k];
     text_add(c->t, "<path class=\"curve p-%s\" d=\"", name);
@@ -81,6 +92,7 @@ static void draw_planner(const Chart *c, const Compare *x, uint32_t k) {
         const CompareBudget *b = &x->budget[i];
         const Plan *p = b->row[k].plan;
         char b1[32];
+        draw_measured(c, b, &b->row[k]);
         if (p && percent(p) <= c->top)
             text_add(c->t,
                      "<path class=\"dot p-%s\" d=\"M%.1f %.1fh0\"><title>%s, %s: %.2f "
@@ -166,7 +178,8 @@ static void draw_curves(Text *t, Arena *a, const Work *w, const Compare *x) {
     chart_end(&c, "budget, of the peak without recomputation");
     text_str(t, "<p class=\"dim\">Shaded: proven that no plan is there. Lines between budgets only "
                 "lead the eye; a dotted line leads from the last plan of a planner to its "
-                "name.</p>\n");
+                "name.");
+    text_str(t, x->base ? " Rings: measured.</p>\n" : "</p>\n");
 }
 
 /* ---- numbers ---- */

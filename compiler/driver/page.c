@@ -87,6 +87,8 @@ static void style(Text *t) {
            ".curve{stroke:var(--c);stroke-width:2;stroke-dasharray:var(--d);fill:none;"
            "stroke-linejoin:round}\n"
            ".dot{stroke:var(--c);stroke-width:8;stroke-linecap:round;fill:none}\n"
+           ".ring{stroke:var(--c);stroke-width:13;stroke-linecap:round;fill:none}"
+           ".hole{stroke:var(--paper);stroke-width:9;stroke-linecap:round;fill:none}\n"
            ".lead{stroke:var(--c);stroke-width:1;stroke-dasharray:1 3;fill:none}\n"
            ".bound{fill:var(--bound);fill-opacity:.22;stroke:none}\n"
            ".limit{stroke:var(--ink);stroke-width:1.5;stroke-dasharray:6 4;fill:none}\n"

@@ -28,7 +28,7 @@ typedef struct {
     uint32_t missed, impossible; /* tiny: static fails, and there is a schedule; there is none */
     uint32_t mixed;              /* missed, and some updates have to wait, others not */
     uint32_t no_plan;            /* static fails between floor and peak, larger graphs */
-    uint32_t ilp;
+    uint32_t ilp, online;
 } Counts;
 
 static Counts counts;
@@ -120,6 +120,23 @@ static void with_ilp(Arena *a, const Graph *g, const Cost *c, PlanOptions o, con
     if (p->proof) CHECK(p->proof->bound <= plan_overhead(p) + 1e-9);
 }
 
+/* What programs do in dynamic mode: without a heuristic nothing is worse than with one. */
+static void with_dynamic(Arena *a, const Graph *g, const Cost *c, PlanOptions o,
+                         const PlanBound *b) {
+    o.online = true;
+    o.planner = "dynamic";
+    const Plan *any = make(a, g, c, o);
+    for (int i = 2; i < STATIC; i++) { /* the heuristics */
+        o.planner = planners[i];
+        const Plan *p = make(a, g, c, o);
+        if (!p) continue;
+        counts.online++;
+        CHECK(any && any->cost_ns <= p->cost_ns);
+        CHECK(plan_keeps_order(g, c, p) && plan_overhead(p) >= b->overhead - 1e-9);
+        CHECK(!strcmp(p->planner, planners[i]));
+    }
+}
+
 static void one_budget(const Graph *g, const Cost *c, PlanOptions o, uint32_t seed) {
     Arena *a = arena_new();
     PlanBound b = plan_bound(g, c, o.budget, o.bytes_only);
@@ -141,6 +158,7 @@ static void one_budget(const Graph *g, const Cost *c, PlanOptions o, uint32_t se
         CHECK(!o.keep_order || plan_keeps_order(g, c, p));
         if (p->cost_ns < least) least = p->cost_ns;
     }
+    if (seed % 9 == 0) with_dynamic(a, g, c, o, &b);
     if (best && seed % 4 == 0) same_twice(a, g, c, o, best);
     if (!best && o.budget >= floor) counts.no_plan++;
     if (o.bytes_only && g->nnode <= 16) against_optimum(a, g, c, o.budget, best, &b);
@@ -190,10 +208,11 @@ int main(int argc, char **argv) {
     }
     printf("%u graphs: %u plans (%u recompute), %u failures; %u of them `static` above the floor\n"
            "tiny ones: optimum %u, reached %u, within 5 %% %u; no plan though there is one %u "
-           "(%u of them with some updates late only), none there %u; ilp %u\n",
+           "(%u of them with some updates late only), none there %u; ilp %u; online %u\n",
            n, counts.plans, counts.recomputing, counts.failures, counts.no_plan, counts.solved,
-           counts.best, counts.near, counts.missed, counts.mixed, counts.impossible, counts.ilp);
-    CHECK(n < 200 || (counts.recomputing > n && counts.failures > n / 4));
+           counts.best, counts.near, counts.missed, counts.mixed, counts.impossible, counts.ilp,
+           counts.online);
+    CHECK(n < 200 || (counts.recomputing > n && counts.failures > n / 4 && counts.online > n / 4));
     arena_free(a);
     return test_end();
 }
