@@ -9,6 +9,7 @@
 #   includes  include directions between rooms
 #   format    clang-format
 #   traces    train the models in tests/data/traces at several budgets, compare with PyTorch
+#   sizes     programs at other sizes than they were compiled for
 #   ops       operator tests of ONNX (libonnx-testdata), forward
 #   hostile   broken models, hostile names, full disks, killed programs, wrong data
 #   failures  every few allocations of a trainer fail in turn; too little free memory
@@ -189,6 +190,10 @@ part() {
         need_build release
         suite failures "$python" tests/core/run_failures.py --dtrc build/release/bin/dtrc
         ;;
+    sizes)
+        need_build release
+        suite sizes "$python" tests/sizes/run_sizes.py --dtrc build/release/bin/dtrc
+        ;;
     planbench)
         need_build release
         suite planbench "$python" tests/planbench/check.py --dtrc build/release/bin/dtrc
@@ -210,7 +215,7 @@ part() {
     fuzz) need_build release && suite fuzz fuzz ;;
     fast) part build && part unit && part includes && part format ;;
     *)
-        say "unknown part '$1': build unit includes format traces ops hostile failures planbench report install dev fuzz fast"
+        say "unknown part '$1': build unit includes format traces sizes ops hostile failures planbench report install dev fuzz fast"
         exit 2
         ;;
     esac
@@ -228,6 +233,6 @@ need_packages $packages_build $packages_python $packages_test || {
     say "0 passed, 1 failed, 0 skipped"
     exit 1
 }
-[ $# -gt 0 ] || set -- build unit includes format traces ops hostile failures planbench report install dev fuzz
+[ $# -gt 0 ] || set -- build unit includes format traces sizes ops hostile failures planbench report install dev fuzz
 for p in "$@"; do part "$p"; done
 finish

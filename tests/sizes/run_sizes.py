@@ -1,0 +1,283 @@
+#!/usr/bin/python3
+"""One program at other sizes than it was compiled for, against programs compiled for those sizes.
+
+    run_sizes.py --dtrc build/release/bin/dtrc [--quick | --full] [CASE...]
+
+For models of tests/data/traces whose batch is symbolic: compiled for batch 8, run with 1, 5, 8, 13 and 32 at one budget,
+in hard mode too; losses and weights must have the bits of a program compiled for that batch.  Then
+  - a large batch at a budget that forces recomputation: the same bits, the real peak within the budget;
+  - the last, partial batch of an epoch: the bits of a program compiled for its size that goes on from a checkpoint;
+    --drop-last leaves it out;
+  - a model with a batch and a length (made here): both differ from what was compiled;
+  - sizes that make no sense, that the budget cannot hold, or that a program does not have: status and message.
+
+One line per case, then "N passed, N failed, N skipped".
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import shutil
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "traces"))
+from run_traces import DATA, Failed, compile_options, must_run  # noqa: E402
+
+CASES = ["mlp_relu", "dropout_stats", "lenet_mnist", "resnet_frozen_bn", "vit_mini", "bert_mini", "densenet_mini",
+         "unet_mini", "lstm_classifier", "autoencoder_mse", "multi_input"]
+QUICK = ["mlp_relu", "dropout_stats", "resnet_frozen_bn", "vit_mini"]
+COMPILED, SIZES = 8, [1, 5, 8, 13, 32]
+STEPS = "3"
+
+
+def without(args, option):
+    i = args.index(option)
+    return args[:i] + args[i + 2:]
+
+
+class Case:
+    def __init__(self, name, opt):
+        self.name, self.opt = name, opt
+        self.folder = os.path.join(DATA, name)
+        self.work = os.path.join(opt.keep, name)
+        os.makedirs(self.work, exist_ok=True)
+        self.passed, self.problems, self.note = 0, [], ""
+
+    def check(self, what, fn, *args):
+        try:
+            result = fn(*args)
+            self.passed += 1
+            return result
+        except (Failed, OSError, KeyError, ValueError) as e:
+            self.problems.append(f"{what}: {e}")
+
+    def compile(self, model, args, name):
+        out = os.path.join(self.work, name)
+        _, err = must_run([self.opt.dtrc, model, "--threads", "2", "-o", out] + args, self.opt.timeout)
+        if "at these sizes only" in err:
+            raise Failed(f"the sizes of {model} are not described: {err}")
+        return out
+
+    def train(self, trainer, *args):
+        out, err = must_run([trainer, "--json", *args], self.opt.timeout)
+        s = json.loads(out.strip().splitlines()[-1])
+        if s["peak_bytes"] > s["budget_bytes"]:
+            raise Failed(f"peak {s['peak_bytes']} is more than the budget {s['budget_bytes']}")
+        return s, err
+
+    def synthetic(self, trainer, *args):
+        return self.train(trainer, "--synthetic", "--steps", STEPS, *args)[0]
+
+    def same(self, got, want, mode):
+        if got["mode"] != mode:
+            raise Failed(f"mode {got['mode']}, expected {mode}")
+        for key in ("losses", "weights_sha256", "batch"):
+            if got[key] != want[key]:
+                raise Failed(f"{key} is {got[key]}, in the program compiled for this size {want[key]}")
+
+    def refused(self, status, says, trainer, *args):
+        _, err = must_run([trainer, "--synthetic", "--steps", "1", *args], self.opt.timeout, status)
+        for text in says:
+            if text not in err:
+                raise Failed(f"{args}: the message does not say '{text}': {err}")
+
+    # ---- a trace's model ----
+
+    def at_size(self, size):
+        want = self.synthetic(self.programs[size])
+        mode = "static" if size == COMPILED else "dynamic"
+        budget = str(2 * self.peak[max(SIZES)])
+        self.same(self.synthetic(self.programs[COMPILED], "--batch", str(size), "--budget", budget), want, mode)
+        self.same(self.synthetic(self.programs[COMPILED], "--batch", str(size), "--budget", budget, "--hard"), want, mode)
+
+    def recomputing(self):
+        """The largest batch in less memory than it would like."""
+        size = max(SIZES)
+        want = self.synthetic(self.programs[size])
+        for percent in (85, 70):
+            budget = self.peak[size] * percent // 100
+            try:
+                got = self.synthetic(self.programs[COMPILED], "--batch", str(size), "--budget", str(budget))
+            except Failed as e:
+                if "exit status 3" not in str(e):
+                    raise
+                continue
+            self.same(got, want, "dynamic")
+            self.note = f"{got['recomputed_runs']} runs again at {percent} %"
+        return True
+
+    def rows(self, seed):
+        """Data of 21 samples in the shapes of the trace."""
+        rng = np.random.default_rng(seed)
+        with np.load(os.path.join(self.folder, "data.npz")) as z:
+            data = {k: np.concatenate(list(z[k]) * 21)[:21] for k in z.files}
+        order = rng.permutation(21)
+        return {k: v[order] for k, v in data.items()}
+
+    def partial(self):
+        """8 + 8 + 5 samples; the last step alone from a checkpoint in a program compiled for 5."""
+        data, five = self.rows(1), os.path.join(self.work, "five.npz")
+        whole, saved = os.path.join(self.work, "whole.npz"), os.path.join(self.work, "two.safetensors")
+        np.savez(whole, **data)
+        np.savez(five, **{k: np.concatenate([v[:10], v[16:]]) for k, v in data.items()})
+        run = ["--shuffle", "off", "--data"]
+        got, _ = self.train(self.programs[COMPILED], *run, whole, "--epochs", "1")
+        if got["steps"] != 3 or got["samples"] != 21:
+            raise Failed(f"{got['steps']} steps and {got['samples']} samples in an epoch of 21 in batches of 8")
+        self.train(self.programs[COMPILED], *run, whole, "--steps", "2", "--save", saved)
+        want, _ = self.train(self.programs[5], *run, five, "--steps", "3", "--resume", saved)
+        if got["losses"][-1] != want["losses"][-1] or got["weights_sha256"] != want["weights_sha256"]:
+            raise Failed(f"partial batch: loss {got['losses'][-1]}, expected {want['losses'][-1]}, weights "
+                         f"{got['weights_sha256']}, expected {want['weights_sha256']}")
+        again, _ = self.train(self.programs[COMPILED], *run, whole, "--epochs", "1", "--hard")
+        if again["weights_sha256"] != got["weights_sha256"]:
+            raise Failed("hard mode changes the result of an epoch with a partial batch")
+        less, err = self.train(self.programs[COMPILED], *run, whole, "--epochs", "1", "--drop-last")
+        if less["steps"] != 2 or less["samples"] != 16 or "left out" not in err:
+            raise Failed(f"--drop-last: {less['steps']} steps, {less['samples']} samples: {err}")
+        few = os.path.join(self.work, "few.npz")
+        np.savez(few, **{k: v[:3] for k, v in data.items()})
+        less, _ = self.train(self.programs[COMPILED], *run, few, "--epochs", "2")
+        if less["steps"] != 2 or less["samples"] != 6:
+            raise Failed(f"3 samples, batch 8: {less['steps']} steps, {less['samples']} samples")
+
+    def hostile(self):
+        p = self.programs[COMPILED]
+        for value in ("0", "-3", "x", "", "1.5", "99999999999999999999999"):
+            self.refused(2, ["a batch size, 1 or more"], p, "--batch", value)
+        self.refused(2, ["expected a number from 1 to 2147483647"], p, "--batch", "2147483648")
+        self.refused(3, ["no schedule exists below", "the budget is"], p, "--batch", "1000000000")
+        self.refused(2, ["NAME=N"], p, "--dim", "=3")
+        self.refused(2, ["NAME=N"], p, "--dim", "batch=0")
+        self.refused(2, ["no dimension of that name"], p, "--dim", "no such=3")
+        self.refused(2, ["--check-grad is for the sizes"], p, "--batch", "5", "--check-grad")
+        self.refused(2, ["--profile is for the sizes"], p, "--batch", "5", "--profile", os.path.join(self.work, "p.json"))
+        must_run([p, "--synthetic", "--steps", "1", "--batch", "13", "--mode", "static"], self.opt.timeout, 3)
+
+    def run_trace(self):
+        trace = json.load(open(os.path.join(self.folder, "trace.json")))
+        model, args = os.path.join(self.folder, "model.onnx"), without(compile_options(trace), "--batch")
+        self.programs, self.peak = {}, {}
+        for size in SIZES:
+            self.programs[size] = self.compile(model, args + ["--batch", str(size)], f"b{size}")
+            self.peak[size] = self.synthetic(self.programs[size])["planned_peak_bytes"]
+        for size in SIZES:
+            self.check(f"batch {size}", self.at_size, size)
+        self.check("recomputing", self.recomputing)
+        self.check("partial batch", self.partial)
+        if self.name == "mlp_relu":
+            self.check("hostile", self.hostile)
+
+    # ---- batch and length ----
+
+    def sequence_model(self):
+        rng = np.random.default_rng(3)
+
+        def weight(name, *shape):
+            return numpy_helper.from_array((rng.standard_normal(shape) * 0.3).astype(np.float32), name)
+
+        def number(name, *values):
+            return numpy_helper.from_array(np.array(values, np.int64), name)
+
+        nodes = [helper.make_node("Gather", ["table", "ids"], ["words"]),
+                 helper.make_node("Shape", ["ids"], ["shape"]),
+                 helper.make_node("Gather", ["shape", "one"], ["length"]),
+                 helper.make_node("Slice", ["places", "zero", "length", "zero"], ["place"]),
+                 helper.make_node("Add", ["words", "place"], ["x"]),
+                 helper.make_node("MatMul", ["x", "wq"], ["q"]),
+                 helper.make_node("Transpose", ["x"], ["keys"], perm=[0, 2, 1]),
+                 helper.make_node("MatMul", ["q", "keys"], ["scores"]),
+                 helper.make_node("Softmax", ["scores"], ["attention"], axis=2),
+                 helper.make_node("MatMul", ["attention", "x"], ["mixed"]),
+                 helper.make_node("Add", ["mixed", "x"], ["y"]),
+                 helper.make_node("MatMul", ["y", "wo"], ["products"]),
+                 helper.make_node("Add", ["products", "bo"], ["logits"])]
+        graph = helper.make_graph(
+            nodes, "sequences", [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "length"])],
+            [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", "length", 11])],
+            [weight("table", 17, 12), weight("places", 40, 12), weight("wq", 12, 12), weight("wo", 12, 11), weight("bo", 11),
+             number("one", 1), number("zero", 0)])
+        path = os.path.join(self.work, "sequences.onnx")
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), path)
+        return path
+
+    def two_symbols(self, model, size, length):
+        args = ["--loss", "cross-entropy:class_axis=2"]
+        want = self.synthetic(self.compile(model, args + ["--batch", str(size), "--dim", f"length={length}"], "want"))
+        got = self.synthetic(self.first, "--batch", str(size), "--dim", f"length={length}", "--budget", "16M")
+        self.same(got, want, "dynamic")
+
+    def run_sequences(self):
+        model = self.sequence_model()
+        self.first = self.compile(model, ["--loss", "cross-entropy:class_axis=2", "--batch", "4", "--dim", "length=10"], "first")
+        for size, length in ((4, 7), (9, 10), (1, 40), (3, 1), (33, 16)):
+            self.check(f"batch {size}, length {length}", self.two_symbols, model, size, length)
+        self.check("table of 40 places", self.refused, 2, ["--dim \"length\" 41", "from 1 to 40"], self.first, "--dim", "length=41")
+
+    # ---- a program of one size ----
+
+    def run_fixed(self):
+        node = helper.make_node("MatMul", ["x", "w"], ["y"])
+        w = numpy_helper.from_array(np.ones((3, 2), np.float32), "w")
+        graph = helper.make_graph([node], "fixed", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 3])],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 2])], [w])
+        path = os.path.join(self.work, "fixed.onnx")
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), path)
+        p = self.compile(path, ["--loss", "cross-entropy"], "fixed")
+        self.check("another batch", self.refused, 2, ["compiled for batch 4", "the dimensions of its inputs are fixed"], p,
+                   "--batch", "5")
+        self.check("its batch", self.synthetic, p, "--batch", "4")
+        data = os.path.join(self.work, "six.npz")
+        np.savez(data, x=np.zeros((6, 3), np.float32), target=np.zeros(6, np.int64))
+        s, err = self.train(p, "--data", data, "--epochs", "1")
+        self.check("partial batch", lambda: None if s["steps"] == 1 and "left out" in err else (_ for _ in ()).throw(Failed(err)))
+
+    def run(self):
+        try:
+            {"sequences": self.run_sequences, "fixed": self.run_fixed}.get(self.name, self.run_trace)()
+        except (Failed, OSError, KeyError, ValueError) as e:
+            self.problems.append(f"{type(e).__name__}: {e}")
+        if not self.problems and not self.opt.keep_given:
+            shutil.rmtree(self.work, ignore_errors=True)
+        return self
+
+
+def main():
+    ap = argparse.ArgumentParser(description="One program at several sizes.")
+    ap.add_argument("case", nargs="*")
+    ap.add_argument("--dtrc", required=True)
+    ap.add_argument("--jobs", type=int, default=os.cpu_count())
+    ap.add_argument("--quick", action="store_true", help="four models")
+    ap.add_argument("--full", action="store_true", help="every model with a symbolic batch")
+    ap.add_argument("--keep", help="folder for trainers; kept afterwards")
+    ap.add_argument("--timeout", type=float, default=300)
+    opt = ap.parse_args()
+    opt.dtrc = os.path.abspath(opt.dtrc)
+    opt.keep_given = bool(opt.keep)
+    opt.keep = opt.keep or tempfile.mkdtemp(prefix="dtrc-sizes-")
+    names = opt.case or ["sequences", "fixed"] + (QUICK if opt.quick else CASES)
+    if opt.full:
+        names = ["sequences", "fixed"] + [n for n in sorted(os.listdir(DATA)) if os.path.isdir(os.path.join(DATA, n)) and
+                                          json.load(open(os.path.join(DATA, n, "trace.json")))["dynamic_batch"]]
+    passed = failed = 0
+    with concurrent.futures.ThreadPoolExecutor(opt.jobs) as pool:
+        for job in concurrent.futures.as_completed([pool.submit(Case(n, opt).run) for n in names]):
+            c = job.result()
+            passed, failed = passed + c.passed, failed + len(c.problems)
+            print(f"{'FAIL' if c.problems else 'ok  '} {c.name:24s} {c.passed:3d} checks passed  {c.note}", flush=True)
+            for problem in c.problems:
+                print(f"     FAIL {c.name}, {problem}", flush=True)
+    if not opt.keep_given and not failed:
+        shutil.rmtree(opt.keep, ignore_errors=True)
+    print(f"{passed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
