@@ -15,9 +15,10 @@ enum { NAMES_SHOWN = 4 };
 static const struct {
     const char *type, *init;
     bool like;
-    const char *needs;
+    const char *needs; /* NULL: no workspace */
 } set_up[] = {{"DtrtConv", "dtrt_conv_init", true, "dtrt_conv_workspace"},
-              {"DtrtMatmul", "dtrt_matmul_init", false, "dtrt_matmul_workspace"}};
+              {"DtrtMatmul", "dtrt_matmul_init", false, "dtrt_matmul_workspace"},
+              {"DtrtResize", "dtrt_resize_init", false, NULL}};
 
 /* What one node's emission is about: the objects that it asks for, in order. First they are only
  * noted, at each point; then they have numbers and the body is written. */
@@ -103,7 +104,7 @@ static void note_conv(Gen *g, const Node *n, uint32_t object) {
 /* Workspace that the library decides about when the program starts. */
 static void note_needs(Gen *g, NodeId id, const char *type, uint32_t object) {
     for (size_t k = 0; k < sizeof set_up / sizeof *set_up; k++)
-        if (!strcmp(type, set_up[k].type))
+        if (!strcmp(type, set_up[k].type) && set_up[k].needs)
             g->node_needs[id].text =
                 arena_printf(g->a, "%s(&%s_%u[c->slot])", set_up[k].needs, type, object);
 }

@@ -42,10 +42,17 @@ static void permute_list(Twins *t, Attrs *s, AttrKey key, uint32_t rank, uint32_
         Attr *at = &s->at[i];
         if (at->key != key || at->n % rank) continue;
         int64_t *v = ARENA_ARRAY(t->r.a, int64_t, at->n), perm[IR_MAX_RANK];
+        double *f = ARENA_ARRAY(t->r.a, double, at->n);
         tw_perm(rank, k, perm);
-        for (uint32_t j = 0; j < at->n; j++)
-            v[j] = at->i[j / rank * rank + (uint32_t)perm[j % rank]];
-        at->i = v;
+        for (uint32_t j = 0; j < at->n; j++) {
+            uint32_t from = j / rank * rank + (uint32_t)perm[j % rank];
+            if (at->is_float)
+                f[j] = at->f[from];
+            else
+                v[j] = at->i[from];
+        }
+        at->i = at->is_float ? NULL : v;
+        at->f = at->is_float ? f : NULL;
     }
 }
 
@@ -100,7 +107,7 @@ static void image_node(Twins *t, const Node *n) {
     tw_node(t, n, in, s.at, s.n, 1);
 }
 
-/* Operators over aligned axes: elementwise, Concat, Slice, Pad, Softmax. */
+/* Operators over aligned axes: elementwise, Concat, Slice, Pad, Resize, Softmax. */
 static bool aligned_node(Twins *t, const Node *n) {
     uint32_t rank = rank_of(t, n->out[0]), k = choose(t, n, rank);
     bool random = op_class(n) == CLS_RANDOM;
@@ -109,7 +116,8 @@ static bool aligned_node(Twins *t, const Node *n) {
     for (uint32_t i = 0; i < n->nin; i++)
         in[i] = n->in[i] == NO_ID ? NO_ID : tw_last(t, n->in[i], rank, k);
     Attrs s = copy_attrs(n);
-    static const AttrKey list[] = {A_shape, A_starts, A_steps, A_sizes, A_pads};
+    static const AttrKey list[] = {A_shape, A_starts, A_steps, A_sizes,
+                                   A_pads,  A_scales, A_first, A_final};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) permute_list(t, &s, list[i], rank, k);
     if (ir_attr(n, A_axis)) map_axis(t, &s, n, rank, k);
     if (random)
@@ -233,6 +241,7 @@ static bool follow(Twins *t, const Node *n) {
     case OP_Concat:
     case OP_Slice:
     case OP_Pad:
+    case OP_Resize:
     case OP_Softmax:
     case OP_LogSoftmax: return aligned_node(t, n);
     case OP_Gather: return gather_node(t, n);

@@ -54,7 +54,7 @@ static Res convert(Ctx *c) {
     const OpRow *r = c->n->row;
     if (!r || is_lost(c)) return SKIP;
     MUST(check_arity(c));
-    bool by_shape = r->eval == eval_shape || r->eval == eval_size;
+    bool by_shape = r->eval == eval_shape || r->eval == eval_size || r->eval == eval_eye_like;
     if (r->eval && (by_shape || is_known(c))) return eval_node(c);
     if (!r->make) return ctx_skip(c, "only supported where its inputs are constants");
     return r->make(c);

@@ -324,6 +324,16 @@ Res eval_reduce(Ctx *c, Tensor *out);
 /* eval_index.c */
 Res eval_arg(Ctx *c, Tensor *out);
 Res eval_cumsum(Ctx *c, Tensor *out);
+/* eval_scatter.c */
+Res eval_gather_elements(Ctx *c, Tensor *out);
+Res eval_scatter_elements(Ctx *c, Tensor *out);
+Res eval_gather_nd(Ctx *c, Tensor *out);
+Res eval_scatter_nd(Ctx *c, Tensor *out);
+Res eval_one_hot(Ctx *c, Tensor *out);
+Res eval_eye_like(Ctx *c, Tensor *out);
+Res eval_compress(Ctx *c, Tensor *out);
+Res eval_non_zero(Ctx *c, Tensor *out);
+Res eval_window(Ctx *c, Tensor *out);
 
 /* Arithmetic of eval_math.c, by OpRow.kind. */
 enum {
@@ -382,6 +392,23 @@ enum {
     K_LOG_SUM_EXP
 };
 
+/* ---- sliding windows (make_nn.c) ---- */
+typedef struct {
+    uint32_t nd;
+    int64_t kernel[3], stride[3], dilation[3], pads[6];
+} Window;
+/* kernel: the weight's sizes, or NULL when kernel_shape must be there. */
+Res read_window(const Ctx *c, const int64_t *kernel, Window *w);
+Res auto_pad(const Ctx *c, const Shape *in, Window *w);
+
+/* ---- places (make_index.c) ---- */
+/* Attribute reduction: 0 none, 1 add, 2 mul, 3 max, 4 min. */
+Res reduction_of(const Ctx *c, int64_t *out);
+/* Axis of GatherElements and ScatterElements; indices that are known lie within it. */
+Res elements_axis(const Ctx *c, uint32_t *axis);
+/* Positions of the true elements of a known list; at most `limit` elements. */
+Res places_of(const Ctx *c, const Tensor *cond, uint64_t limit, Tensor *out);
+
 /* ---- make_*.c: run-time nodes ---- */
 Res make_unary(Ctx *c);
 Res make_alpha_beta(Ctx *c);
@@ -402,6 +429,24 @@ Res make_global(Ctx *c);
 Res make_cumsum(Ctx *c);
 Res make_arg(Ctx *c);
 Res make_hardmax(Ctx *c);
+
+Res make_gather_elements(Ctx *c);
+Res make_scatter_elements(Ctx *c);
+Res make_gather_nd(Ctx *c);
+Res make_scatter_nd(Ctx *c);
+Res make_topk(Ctx *c);
+Res make_one_hot(Ctx *c);
+Res make_trilu(Ctx *c);
+Res make_compress(Ctx *c);
+Res make_tile(Ctx *c);
+Res make_einsum(Ctx *c);
+
+Res make_resize(Ctx *c);
+Res make_depth_to_space(Ctx *c);
+Res make_space_to_depth(Ctx *c);
+Res make_lrn(Ctx *c);
+Res make_lp_pool(Ctx *c);
+Res make_max_unpool(Ctx *c);
 
 Res make_identity(Ctx *c);
 Res make_reshape(Ctx *c);

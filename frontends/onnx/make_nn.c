@@ -7,11 +7,6 @@
 
 /* ---- sliding windows ---- */
 
-typedef struct {
-    uint32_t nd;
-    int64_t kernel[3], stride[3], dilation[3], pads[6];
-} Window;
-
 static Res read_list(const Ctx *c, const char *name, uint32_t n, int64_t lo, int64_t dflt,
                      int64_t *out) {
     Ints given;
@@ -29,7 +24,7 @@ static Res read_list(const Ctx *c, const char *name, uint32_t n, int64_t lo, int
 
 /* SAME: the output has ceil(input / stride) positions; an odd rest goes to the end (UPPER) or the
  * start. */
-static Res auto_pad(const Ctx *c, const Shape *in, Window *w) {
+Res auto_pad(const Ctx *c, const Shape *in, Window *w) {
     const char *mode;
     MUST(attr_text(c, "auto_pad", "NOTSET", &mode));
     bool upper = !strcmp(mode, "SAME_UPPER"), lower = !strcmp(mode, "SAME_LOWER");
@@ -47,8 +42,7 @@ static Res auto_pad(const Ctx *c, const Shape *in, Window *w) {
     return OK;
 }
 
-/* kernel: the weight's sizes, or NULL when kernel_shape must be there. */
-static Res read_window(const Ctx *c, const int64_t *kernel, Window *w) {
+Res read_window(const Ctx *c, const int64_t *kernel, Window *w) {
     const Shape *in = shape_in(c, 0);
     if (in->rank < 3 || in->rank > 5)
         return ctx_skip(c, "%u-d input (3 to 5 axes are: 1 to 3 spatial ones)", in->rank);

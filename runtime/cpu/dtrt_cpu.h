@@ -162,6 +162,57 @@ void dtrt_gather(DtrtCtx *c, const void *data, const void *idx, int idx_i32, voi
                  int64_t n, int64_t inner, int64_t count, int elem);
 void dtrt_gather_grad(DtrtCtx *c, const float *dy, const void *idx, int idx_i32, float *dx,
                       int64_t outer, int64_t n, int64_t inner, int64_t count);
+/* ---- index.c: elem is the element size in bytes; indices outside of their axis as in Gather ----
+ */
+/* Reductions other than SET are for f32. */
+typedef enum {
+    DTRT_SCATTER_SET,
+    DTRT_SCATTER_ADD,
+    DTRT_SCATTER_MUL,
+    DTRT_SCATTER_MAX,
+    DTRT_SCATTER_MIN
+} DtrtScatter;
+/* data [dim..]; indices, updates and gathered elements [idim..], no larger away from the axis. */
+typedef struct {
+    int nd, axis, idx_i32, elem;
+    DtrtScatter how;
+    int64_t dim[8], idim[8];
+} DtrtElements;
+void dtrt_gather_elements(DtrtCtx *c, const DtrtElements *q, const void *data, const void *idx,
+                          void *y);
+/* data NULL: zeros. y may be data. */
+void dtrt_scatter_elements(DtrtCtx *c, const DtrtElements *q, const void *data, const void *idx,
+                           const void *updates, void *y);
+/* data [batch, dim[0]..dim[k-1], inner], indices [batch, count, k], updates and gathered slices
+ * [batch, count, inner]. */
+typedef struct {
+    int k, idx_i32, elem;
+    DtrtScatter how;
+    int64_t batch, count, inner, dim[8];
+} DtrtTuples;
+void dtrt_gather_nd(DtrtCtx *c, const DtrtTuples *q, const void *data, const void *idx, void *y);
+void dtrt_scatter_nd(DtrtCtx *c, const DtrtTuples *q, const void *data, const void *idx,
+                     const void *updates, void *y);
+/* x [outer, n, inner] -> values v and positions at [outer, k, inner], best first; of equal ones the
+ * first; NaN is the largest. */
+void dtrt_topk(const float *x, float *v, int64_t *at, int64_t outer, int64_t n, int64_t inner,
+               int64_t k, int largest);
+
+/* ---- resize.c ---- */
+/* Interpolates [in..] to [out..], or (grad) brings a gradient [out..] to [in..]. mode 0 nearest, 1
+ * linear, 2 cubic; coord and rounding count as in compiler/ops/resize.c; first and last: the region
+ * of tf_crop_and_resize, value outside of it. */
+typedef struct {
+    int nd, mode, coord, rounding, exclude, antialias, grad;
+    double cubic, value;
+    int64_t in[8], out[8];
+    double scale[8], first[8], last[8];
+    void *impl; /* set by init */
+} DtrtResize;
+bool dtrt_resize_init(DtrtResize *r, int threads);
+void dtrt_resize_free(DtrtResize *r);
+void dtrt_resize(const DtrtResize *r, const float *x, float *y);
+
 void dtrt_fill(void *y, uint64_t n, double value, DtrtType type);
 
 /* ---- optim.c: n elements (packed bytes / 4 for packed weights); lr and the rest from c ---- */

@@ -59,6 +59,8 @@ static RefOp *find_op(const char *op) {
     RefOp *f = dtrt_ref_elementwise(op);
     if (!f) f = dtrt_ref_norm(op);
     if (!f) f = dtrt_ref_fold(op);
+    if (!f) f = dtrt_ref_index(op);
+    if (!f) f = dtrt_ref_resize(op);
     if (!f) f = dtrt_ref_conv(op);
     if (!f) f = dtrt_ref_matmul(op);
     if (!f) f = dtrt_ref_pool(op);

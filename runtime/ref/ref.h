@@ -47,6 +47,8 @@ Status dtrt_ref_loss_with(Ref *r, int v, const double *w, double *loss);
 RefOp *dtrt_ref_elementwise(const char *op);
 RefOp *dtrt_ref_norm(const char *op);
 RefOp *dtrt_ref_fold(const char *op);
+RefOp *dtrt_ref_index(const char *op);
+RefOp *dtrt_ref_resize(const char *op);
 RefOp *dtrt_ref_conv(const char *op);
 RefOp *dtrt_ref_matmul(const char *op);
 RefOp *dtrt_ref_pool(const char *op);

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 /* in: operands, "-" for a scalar. Prefix: + positive, b: bool, iN: index below N, gN: index
- * -N..N-1, IN: index below N or -1, h: within -0.9..0.9, u: above 1.1, f: not differentiated, p:
- * not differentiated and positive, ~: absent. */
+ * -N..N-1, IN: index below N or -1, qN: all different in a row of up to N, h: within -0.9..0.9, u:
+ * above 1.1, f: not differentiated, p: not differentiated and positive, ~: absent. */
 typedef struct {
     const char *op, *in, *attr;
 } Case;
@@ -118,6 +118,34 @@ static const Case cases[] = {
     {"ReduceProd", "5", ""},
     {"ReduceLogSumExp", "3,5", "axes=0 keepdims=0"},
     {"ReduceLogSumExp", "2,3,4", "axes=1,2"},
+    {"GatherElements", "4,5 g4:3,5", "axis=0"},
+    {"GatherElements", "2,5,3 g5:2,4,2", "axis=1"},
+    {"GatherElements", "5 g5:9", "axis=-1"},
+    {"ScatterElements", "q5:3,2 3,2 3,5", "axis=1"},
+    {"ScatterElements", "g5:2,4,3 2,4,3 2,5,3", "axis=1 reduction=1"},
+    {"ScatterElements", "q8:4,2 4,2", "axis=-2 shape=8,3"},
+    {"GatherND", "4,3,2 g3:5,2", ""},
+    {"GatherND", "4,3,2 g2:2,5,3", ""},
+    {"GatherND", "2,3,4 g3:2,5,1", "batch_dims=1"},
+    {"GatherND", "3 g3:1", ""},
+    {"ScatterND", "q4:3,1 3,2 4,2", ""},
+    {"ScatterND", "g2:5,2 5,3 2,2,3", "reduction=1"},
+    {"ScatterND", "q4:3,1 3,2", "shape=4,2"},
+    {"TopK", "3,5", "axis=1 k=2"},
+    {"TopK", "3,5,2", "axis=-2 k=3 largest=0"},
+    {"TopK", "5", "axis=0 k=5"},
+    {"Resize", "1,2,3,4", "sizes=1,2,6,8 scales=1.0,1.0,2.0,2.0 mode=0 coord=1 rounding=2"},
+    {"Resize", "1,2,3,4", "sizes=1,2,6,8 scales=1.0,1.0,2.0,2.0 mode=1"},
+    {"Resize", "1,2,3,4", "sizes=1,2,5,9 scales=1.0,1.0,1.7,2.3 mode=1 coord=2"},
+    {"Resize", "1,3,4,2", "sizes=1,2,7,2 scales=1.0,0.6,1.8,1.0 mode=2"},
+    {"Resize", "1,3,4,2",
+     "sizes=1,2,7,2 scales=1.0,0.6,1.8,1.0 mode=2 exclude_outside=1 cubic=-0.5"},
+    {"Resize", "7", "sizes=3 scales=0.43 mode=1 antialias=1"},
+    {"Resize", "9,2", "sizes=3,2 scales=0.35,1.0 mode=2 antialias=1 exclude_outside=1"},
+    {"Resize", "5,5",
+     "sizes=4,4 scales=0.8,0.8 mode=1 coord=5 first=0.2,0.1 final=0.7,1.3 value=3.0"},
+    {"Resize", "2,3,4", "sizes=3,2,1 scales=1.5,0.67,0.25 mode=0 coord=3 rounding=1"},
+    {"Resize", "5,3", "sizes=3,7 scales=0.6,2.4 mode=1 coord=6"},
     {"CumSum", "3,5", "axis=1"},
     {"CumSum", "3,5", "axis=-2 exclusive=1"},
     {"CumSum", "2,3,4", "axis=1 reverse=1"},
@@ -230,14 +258,14 @@ static const char *read_shape(const char *s, Shape *out) {
 static const char *read_operand(Graph *g, const char *s, Operand *o) {
     Shape shape;
     *o = (Operand){.kind = ' ', .v = NO_ID};
-    if (strchr("+bigIfphu", *s)) o->kind = *s++;
-    if (strchr("igI", o->kind)) {
+    if (strchr("+bigIfphuq", *s)) o->kind = *s++;
+    if (strchr("igIq", o->kind)) {
         char *end;
         o->below = (int)strtol(s, &end, 10);
         s = end + 1; /* the colon */
     }
     s = read_shape(s, &shape);
-    DType dt = o->kind == 'b' ? DT_BOOL : strchr("igI", o->kind) ? DT_I64 : DT_F32;
+    DType dt = o->kind == 'b' ? DT_BOOL : strchr("igIq", o->kind) ? DT_I64 : DT_F32;
     Role role = dt != DT_F32 ? ROLE_INPUT : strchr("fp", o->kind) ? ROLE_FROZEN : ROLE_PARAM;
     o->v = ir_value(g, arena_printf(g->arena, "x%u", g->nvalue), dt, &shape, role);
     while (*s == ' ') s++;
@@ -253,17 +281,21 @@ static void read_attrs(Graph *g, NodeId n, const char *s) {
         end = strcspn(s, " ");
         bool is_float = memchr(s, '.', end) != NULL;
         int64_t ints[16];
+        double reals[16];
         uint32_t count = 0;
         const char *p = s;
         while (p < s + end) {
             char *q;
             if (is_float)
-                ir_attr_f(g, n, key, strtod(p, &q));
+                reals[count++] = strtod(p, &q);
             else
                 ints[count++] = strtoll(p, &q, 10);
             p = *q == ',' ? q + 1 : q;
         }
-        if (!is_float) ir_attr_ints(g, n, key, ints, count);
+        if (is_float)
+            ir_attr_copy(g, n, &(Attr){key, true, count, NULL, reals}, 1);
+        else
+            ir_attr_ints(g, n, key, ints, count);
         s += end;
         while (*s == ' ') s++;
     }
@@ -286,6 +318,7 @@ static void fill(const Ten *t, char kind, int below) {
         switch (kind) {
         case '+':
         case 'p': t->x[i] = test_uniform(0.5, 2); break;
+        case 'q': t->x[i] = (double)(i % (uint64_t)below); break;
         case 'h': t->x[i] = test_uniform(-0.9, 0.9); break;
         case 'u': t->x[i] = test_uniform(1.1, 3); break;
         case 'b': t->x[i] = test_uniform(0, 1) < 0.5; break;

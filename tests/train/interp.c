@@ -534,7 +534,7 @@ void interp_call(const Call *c) {
     case OP_NllLossGrad: class_loss(c); return;
     default: break;
     }
-    if (interp_window(c) || interp_movement(c)) return;
+    if (interp_window(c) || interp_movement(c) || interp_index(c) || interp_resize(c)) return;
     unknown(c->op);
 }
 
