@@ -96,39 +96,38 @@ static void plan_row(Arena *a, Diag *d, const Options *o, const Work *w, const C
     }
 }
 
-static void fill_rows(Arena *a, Diag *d, const Options *o, const Work *w, Compare *c) {
-    for (uint32_t i = 0; i < c->nbudget; i++) {
-        CompareBudget *b = &c->budget[i];
-        b->bound = plan_bound(w->step, w->cost, b->bytes, o->plan.bytes_only);
-        b->possible = b->bound.feasible && b->bytes >= w->floor;
-        b->row = ARENA_ARRAY(a, CompareRow, c->nplanner);
-        for (uint32_t k = 0; k < c->nplanner; k++) {
-            b->row[k].planner = c->planner[k];
-            plan_row(a, d, o, w, b, &b->row[k]);
-        }
-    }
-}
-
 static void raise(double *x, double to) {
     if (to > *x) *x = to;
 }
 
-static void fill_bounds(const Work *w, Compare *c) {
-    for (uint32_t i = c->nbudget; i-- > 0;) {
-        CompareBudget *b = &c->budget[i];
-        if (!b->possible) continue;
-        if (i + 1 < c->nbudget) {
-            raise(&b->bound.overhead, b[1].bound.overhead);
-            raise(&b->bound.any_order, b[1].bound.any_order);
-        }
-        for (uint32_t k = 0; k < c->nplanner; k++)
-            if (b->row[k].plan) raise(&b->bound.overhead, report_proof_bound(b->row[k].plan));
-        for (uint32_t k = 0; k < c->nplanner; k++) {
-            CompareRow *r = &b->row[k];
-            r->bound =
-                r->plan ? plan_bound_for(&b->bound, w->step, w->cost, r->plan) : b->bound.overhead;
-        }
+/* Bounds of a budget whose rows are there, as are those of the larger budgets. */
+static void fill_bounds(const Work *w, const Compare *c, uint32_t i) {
+    CompareBudget *b = &c->budget[i];
+    if (!b->possible) return;
+    if (i + 1 < c->nbudget) {
+        raise(&b->bound.overhead, b[1].bound.overhead);
+        raise(&b->bound.any_order, b[1].bound.any_order);
     }
+    for (uint32_t k = 0; k < c->nplanner; k++)
+        if (b->row[k].plan) raise(&b->bound.overhead, report_proof_bound(b->row[k].plan));
+    for (uint32_t k = 0; k < c->nplanner; k++) {
+        CompareRow *r = &b->row[k];
+        r->bound =
+            r->plan ? plan_bound_for(&b->bound, w->step, w->cost, r->plan) : b->bound.overhead;
+    }
+}
+
+static void fill_budget(Arena *a, Diag *d, const Options *o, const Work *w, const Compare *c,
+                        uint32_t i) {
+    CompareBudget *b = &c->budget[i];
+    b->bound = plan_bound(w->step, w->cost, b->bytes, o->plan.bytes_only);
+    b->possible = b->bound.feasible && b->bytes >= w->floor;
+    b->row = ARENA_ARRAY(a, CompareRow, c->nplanner);
+    for (uint32_t k = 0; k < c->nplanner; k++) {
+        b->row[k].planner = c->planner[k];
+        plan_row(a, d, o, w, b, &b->row[k]);
+    }
+    fill_bounds(w, c, i);
 }
 
 /* ---- text ---- */
@@ -148,24 +147,25 @@ static void print_row(const CompareRow *r) {
            r->note ? r->note : "");
 }
 
-static void print_text(const Work *w, const Compare *c) {
+static void print_head(const Work *w, const Compare *c) {
     char b1[32], b2[32], b3[32];
     printf("%u nodes; without recomputation %s; static meets %s, no schedule exists below %s\n",
            w->step->nnode, format_bytes(b1, w->peak), format_bytes(b2, c->min),
            format_bytes(b3, w->floor));
-    for (uint32_t i = c->nbudget; i-- > 0;) {
-        const CompareBudget *b = &c->budget[i];
-        printf("\nbudget %s, %.1f %% of that%s\n", format_bytes(b1, b->bytes),
-               100 * (double)b->bytes / (double)w->peak, b->possible ? "" : ": no schedule exists");
-        if (!b->possible) continue;
-        printf("  %-13s%10s %7s  %11s %11s  %6s %8s  %11s  %s\n", "planner", "overhead", "gap",
-               "peak", "arena", "again", "dropped", "planning", "status");
-        for (uint32_t k = 0; k < c->nplanner; k++) print_row(&b->row[k]);
-        printf("  %-13s%8.2f %%", "lower bound", 100 * b->bound.overhead);
-        if (b->bound.any_order < b->bound.overhead - 1e-4)
-            printf("   (with first runs in any order %.2f %%)", 100 * b->bound.any_order);
-        putchar('\n');
-    }
+}
+
+static void print_budget(const Work *w, const Compare *c, const CompareBudget *b) {
+    char b1[32];
+    printf("\nbudget %s, %.1f %% of that%s\n", format_bytes(b1, b->bytes), compare_share(w, b),
+           b->possible ? "" : ": no schedule exists");
+    if (!b->possible) return;
+    printf("  %-13s%10s %7s  %11s %11s  %6s %8s  %11s  %s\n", "planner", "overhead", "gap", "peak",
+           "arena", "again", "dropped", "planning", "status");
+    for (uint32_t k = 0; k < c->nplanner; k++) print_row(&b->row[k]);
+    printf("  %-13s%8.2f %%", "lower bound", 100 * b->bound.overhead);
+    if (b->bound.any_order < b->bound.overhead - 1e-4)
+        printf("   (with first runs in any order %.2f %%)", 100 * b->bound.any_order);
+    putchar('\n');
 }
 
 static void print_run(const char *budget, const char *planner, const Measured *m) {
@@ -270,15 +270,17 @@ int compare(Arena *a, Diag *d, const Options *o) {
     PlanOptions po = o->plan;
     po.quick = true;
     c.min = plan_min_budget(w.step, w.cost, &po);
-    fill_rows(a, d, o, &w, &c);
-    fill_bounds(&w, &c);
+    if (!o->json) print_head(&w, &c);
+    for (uint32_t i = c.nbudget; i-- > 0; fflush(stdout)) { /* each as soon as it is there */
+        fill_budget(a, d, o, &w, &c, i);
+        if (!o->json) print_budget(&w, &c, &c.budget[i]);
+    }
     status = o->measure ? measure(a, d, o, &w, &c) : EXIT_DONE;
     if (status != EXIT_DONE) return status;
     if (o->json)
         print_json(a, &w, &c);
-    else
-        print_text(&w, &c);
-    if (!o->json && c.base) print_measured(&w, &c);
+    else if (c.base)
+        print_measured(&w, &c);
     if (o->report && !compare_html(a, d, o, &w, &c)) return EXIT_MACHINE;
     return EXIT_DONE;
 }

@@ -79,6 +79,27 @@ def compare_json(env):
 
 
 @test
+def compare_traces(env):
+    """Recorded steps of all kinds, in both accountings: numbers of dtrc plan."""
+    for trace in ("diamond.json", "layered.json", "mutate.log", "outputs.log", "views.log"):
+        for accounting in ("arena", "bytes"):
+            common = [os.path.join(DATA, trace), "--accounting", accounting]
+            rows = json.loads(env.run(env.dtrc, "compare", *common, "--budgets", "100%,90%,80%", "--planners",
+                                      "dynamic,static", "--json").out)
+            for x in rows[1::2]:
+                r = env.run(env.dtrc, "plan", *common, "--budget", str(x["budget_bytes"]), "--json")
+                if r.status != (3 if x["status"] == "infeasible" else 0):
+                    raise Failed(f"{trace}, {accounting}: status {r.status} of plan, {x}")
+                if r.status:
+                    continue
+                one = json.loads(r.out)
+                for key in ("overhead", "arena_bytes", "persistent_bytes", "peak_without_budget_bytes", "floor_bytes",
+                            "base_cost_ns"):
+                    if one[key] != x[key]:
+                        raise Failed(f"{trace}, {accounting}, {key}: {x[key]}, and {one[key]} with dtrc plan")
+
+
+@test
 def compare_measured(env):
     """What programs do is what the plans say; a budget that dynamic mode cannot meet is a row with a message."""
     m = env.save(trace_model("gpt_mini"))

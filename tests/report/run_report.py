@@ -34,6 +34,7 @@ class Browser:
 
     def run(self, page, width, height, dark, *more):
         cmd = [self.path, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars",
+               "--virtual-time-budget=5000",
                f"--user-data-dir={self.profile}", f"--window-size={width},{height}", "--enable-logging=stderr",
                f"--blink-settings=preferredColorScheme={0 if dark else 1}", *more, "file://" + page]
         r = subprocess.run(cmd, capture_output=True, text=True, timeout=120)
