@@ -16,7 +16,7 @@
 
 enum {
     SEEDS = 4,  /* storages that windows are grown around */
-    FEW = 256,  /* blocks: that many are looked at all */
+    FEW = 512,  /* blocks: that many are looked at all */
     HOLES = 2,  /* and free blocks */
     TRIES = 64, /* h_DTR^eq: candidates looked at again */
     LEAST = 1,  /* ns: what costs less counts as this */

@@ -71,6 +71,22 @@ static uint32_t best_fit(const Space *s, uint64_t bytes) {
     return best;
 }
 
+/* The free block in tree t that holds [offset, offset + bytes). */
+static uint32_t hole_around(const Space *s, uint32_t t, uint64_t offset, uint64_t bytes) {
+    while (t != SPACE_NONE) {
+        const SpaceBlock *b = &s->block[t];
+        if (b->bytes < bytes) {
+            t = b->right;
+            continue;
+        }
+        if (b->offset <= offset && offset - b->offset <= b->bytes - bytes) return t;
+        uint32_t found = hole_around(s, b->left, offset, bytes);
+        if (found != SPACE_NONE) return found;
+        t = b->right;
+    }
+    return SPACE_NONE;
+}
+
 static uint32_t list_largest(const Space *s, uint32_t t, uint32_t most, uint32_t *block) {
     if (t == SPACE_NONE || !most) return 0;
     uint32_t n = list_largest(s, s->block[t].right, most, block);
@@ -138,13 +154,8 @@ uint32_t space_take(Space *s, uint64_t bytes, bool high_end, uint32_t owner) {
 }
 
 uint32_t space_take_at(Space *s, uint64_t offset, uint64_t bytes, uint32_t owner) {
-    for (uint32_t i = s->head; i != SPACE_NONE; i = s->block[i].next) {
-        const SpaceBlock *b = &s->block[i];
-        if (b->offset + b->bytes <= offset) continue;
-        bool inside = b->offset <= offset && bytes <= b->offset + b->bytes - offset;
-        return inside && b->owner == SPACE_FREE ? carve(s, i, offset, bytes, owner) : SPACE_NONE;
-    }
-    return SPACE_NONE;
+    uint32_t i = hole_around(s, s->root, offset, bytes);
+    return i == SPACE_NONE ? SPACE_NONE : carve(s, i, offset, bytes, owner);
 }
 
 /* Joins free block i with free block j right after it; both are out of the free lists. */
