@@ -68,6 +68,7 @@ static void fill_options(const DtrChoice *c, const Score *s, uint32_t way, DtrOp
                       .beta = s->beta,
                       .gamma = s->lookahead ? s->gamma : 1,
                       .regret = s->lookahead,
+                      .incremental = true,
                       .window = way & WINDOW,
                       .two_ended = way & TWO_ENDED,
                       .cost_limit = base < UINT64_MAX / DTR_THRASH ? base * DTR_THRASH : UINT64_MAX,
