@@ -150,6 +150,7 @@ def compare_refusals(env):
     env.refused(env.dtrc, "plan", m, "--planner", "static,dtr", status=2, says="unknown planner")
     env.refused(env.dtrc, "compare", env.path("absent.onnx"), says="absent.onnx")
     env.refused(env.dtrc, "compare", m, "--measure", "--accounting", "bytes", status=2, says="addresses")
+    env.refused(env.dtrc, "compare", m, "--report", m, status=2, says="is the model")
     env.refused(env.dtrc, "plan", m, "--measure", status=2, says="belongs to compare")
     env.refused(env.dtrc, "compare", os.path.join(DATA, "diamond.json"), "--measure", says="trace")
     env.refused(env.dtrc, "compare", m, "--threads", "1", "--budgets", "100%", "--planners", "none", "--report",
