@@ -233,8 +233,11 @@ static ValueId input_part(Rnn *l, int64_t t, ValueId w, ValueId bias, int64_t *c
     int64_t n = 1;
     while (n * n < l->T) n++;
     int64_t lo = t / n * n, steps = l->T - lo < n ? l->T - lo : n;
-    if (*chunk != lo)
-        *all = product(l, "inputs", part(l, "rows", l->x, 0, lo * l->N, steps * l->N), w, bias);
+    if (*chunk != lo) {
+        ValueId rows = part(l, "steps", l->x, 0, lo, steps);
+        rows = view(l, "rows", rows, (Shape){2, {steps * l->N, l->I}});
+        *all = product(l, "inputs", rows, w, bias);
+    }
     *chunk = lo;
     return part(l, "x", *all, 0, (t - lo) * l->N, l->N);
 }
@@ -294,16 +297,15 @@ static Res bind_state(const Rnn *l, uint32_t output, ValueId *last) {
     return bind(l->c, output, join(l, output == 1 ? "h" : "c", axis, l->dirs, last));
 }
 
-/* The inputs of all steps as rows [T*N, I]. */
+/* The inputs with the steps first. */
 static bool read_input(Rnn *l) {
     l->at = ".x";
-    ValueId v = value_in(l->c, 0);
+    l->x = value_in(l->c, 0);
     if (l->batch_first) {
         int64_t perm[] = {1, 0, 2};
         Attr at = attr_ints(l->c->x->tmp, A_perm, perm, 3);
-        v = make(l, OP_Transpose, "steps", 1, &v, 1, &at);
+        l->x = make(l, OP_Transpose, "steps", 1, &l->x, 1, &at);
     }
-    l->x = view(l, "rows", v, (Shape){2, {l->T * l->N, l->I}});
     return l->x != NO_ID;
 }
 

@@ -28,7 +28,7 @@ typedef struct {
     Activation act[6];
     ValueId lens; /* [N], or NO_ID: all sequences are whole */
     ValueId mask; /* [T, N, 1] bool once made from lens */
-    ValueId x;    /* [T*N, I] */
+    ValueId x;    /* [T, N, I] */
 
     /* the direction at work */
     uint32_t dir;
