@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Operators of later operator sets than Debian's test data has: expected outputs by numpy, after their definitions.
+"""Operators of later operator sets than Debian's test data has, and recurrent layers with every attribute: expected
+outputs by numpy, after their definitions.
 
     later_ops.py --dtrc build/release/bin/dtrc
 
@@ -17,6 +18,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+import recurrent
 from run_onnx_ops import Case, Wrong, check, run
 
 RNG = np.random.default_rng(7)
@@ -95,18 +97,20 @@ def swish(x, alpha=1.0):
 
 def cases():
     kind = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int64): TensorProto.INT64,
-            np.dtype(bool): TensorProto.BOOL}
+            np.dtype(np.int32): TensorProto.INT32, np.dtype(bool): TensorProto.BOOL}
     out = []
 
     def add(name, opset, op, function, inputs, **attr):
         names = [f"in{i}" if v is not None else "" for i, v in enumerate(inputs)]
         given = [(n, v) for n, v in zip(names, inputs) if n]
-        want = np.asarray(function(*inputs, **attr), np.float32)
+        want = function(*inputs, **attr)
+        want = [np.asarray(w, np.float32) for w in (want if isinstance(want, list) else [want])]
+        results = [f"y{i}" for i in range(len(want))]
         graph = helper.make_graph(
-            [helper.make_node(op, names, ["y"], **attr)], name,
+            [helper.make_node(op, names, results, **attr)], name,
             [helper.make_tensor_value_info(n, kind[v.dtype], v.shape) for n, v in given],
-            [helper.make_tensor_value_info("y", TensorProto.FLOAT, want.shape)])
-        out.append(Case(name, helper.make_model(graph), [v for _, v in given], [want], opset))
+            [helper.make_tensor_value_info(n, TensorProto.FLOAT, w.shape) for n, w in zip(results, want)])
+        out.append(Case(name, helper.make_model(graph), [v for _, v in given], want, opset))
 
     q, k, v = data(2, 4, 5, 8), data(2, 4, 6, 8), data(2, 4, 6, 10)
     add("attention", 23, "Attention", attention, [q, k, v])
@@ -133,6 +137,8 @@ def cases():
     add("group_norm_21", 21, "GroupNormalization", group_norm, [data(2, 6, 4, 3), data(6), data(6)], num_groups=3)
     add("group_norm_18", 18, "GroupNormalization", group_norm, [data(2, 6, 4, 3), data(3), data(3)], num_groups=3,
         epsilon=0.5)
+    for name, op, inputs, attr in recurrent.cases(data):
+        add(name, 14, op, lambda *a, op=op, **k: recurrent.recurrent(op, *a, **k), inputs, **attr)
     return out
 
 
@@ -143,13 +149,15 @@ def gradient(dtrc, case, work):
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
     g = model.graph
-    params = [i for i, a in enumerate(case.inputs) if a.dtype == np.float32 and i < 3]
-    for i, (info, a) in enumerate(zip(list(g.input), case.inputs)):
+    params = [v.name for v, a in zip(g.input, case.inputs) if a.dtype == np.float32]
+    for info, a in zip(list(g.input), case.inputs):
         g.initializer.append(onnx.numpy_helper.from_array(a, info.name))
     del g.input[:]
     g.input.append(helper.make_tensor_value_info("one", TensorProto.FLOAT, [1]))
-    g.node.append(helper.make_node("Mul", ["y", "y"], ["square"]))
-    g.node.append(helper.make_node("ReduceSum", ["square"], ["sum"], keepdims=0))
+    for o in g.output:
+        g.node.append(helper.make_node("Mul", [o.name, o.name], [o.name + "_square"]))
+        g.node.append(helper.make_node("ReduceSum", [o.name + "_square"], [o.name + "_sum"], keepdims=0))
+    g.node.append(helper.make_node("Sum", [o.name + "_sum" for o in g.output], ["sum"]))
     g.node.append(helper.make_node("Mul", ["sum", "one"], ["loss1"]))
     g.node.append(helper.make_node("ReduceSum", ["loss1"], ["loss"], keepdims=0))
     del g.output[:]
@@ -160,7 +168,7 @@ def gradient(dtrc, case, work):
     path, trainer = os.path.join(work, "model.onnx"), os.path.join(work, "trainer")
     onnx.save(model, path)
     np.savez(os.path.join(work, "data.npz"), one=np.ones((1, 1), np.float32))
-    train = [x for i in params for x in ("--train", f"in{i}")]
+    train = [x for name in params for x in ("--train", name)]
     rc, _, err = run([dtrc, path, "--budget", "100%", "--loss", "output", "-o", trainer, *train, "--threads", "1"])
     if rc:
         return f"compile: {err[-500:]}"
