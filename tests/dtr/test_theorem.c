@@ -24,6 +24,28 @@ static double ratio(const DtrGraph *g, uint32_t n, DtrOptions o) {
     return runs;
 }
 
+/* Under half of the units of a long chain: what a choice looks at, counted in elementary steps,
+ * does not grow with the graph. Looking at all is at least as much as there are layers. */
+static void check_work(uint32_t n, bool incremental) {
+    Build b = build_chain(n, 256);
+    b.g.align = 256;
+    for (int h = 0; h < DTR_COUNT; h++) {
+        DtrOptions o = {.capacity = 128 * (uint64_t)n,
+                        .evict = true,
+                        .h = (DtrHeuristic)h,
+                        .cost_limit = UINT64_MAX,
+                        .window = h % 2,
+                        .incremental = incremental};
+        Dtr *d = dtr_open(&b.g, &o);
+        CHECK_EQ(dtr_step(d, NULL), DTR_OK);
+        const DtrCounters *c = dtr_counters(d);
+        uint64_t each = c->work / c->decisions;
+        CHECK(incremental ? each < 100 : each > n / 4);
+        dtr_close(d);
+    }
+    build_free(&b);
+}
+
 int main(void) {
     verbose = getenv("DTRC_TEST_VERBOSE");
     double first[3] = {0}, lru = 0;
@@ -60,5 +82,8 @@ int main(void) {
         build_free(&b);
     }
     CHECK(lru > 10);
+    check_work(10000, true);
+    check_work(1000, true);
+    check_work(1000, false);
     return test_end();
 }
