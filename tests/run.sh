@@ -179,7 +179,7 @@ part() {
     traces) need_build release && suite traces "$python" tests/traces/run_traces.py --dtrc build/release/bin/dtrc ;;
     ops)
         need_build release
-        suite onnx-ops "$python" tests/onnx_ops/run_onnx_ops.py --dtrc build/release/bin/dtrc --at-least 680
+        suite onnx-ops "$python" tests/onnx_ops/run_onnx_ops.py --dtrc build/release/bin/dtrc --at-least 900
         suite onnx-later "$python" tests/onnx_ops/later_ops.py --dtrc build/release/bin/dtrc
         ;;
     hostile)

@@ -35,5 +35,7 @@ uint32_t ir_op_mutates(OpCode op) {
 NodeClass ir_op_class(OpCode op) {
     if (ir_op_mutates(op)) return CLS_EFFECT;
     if (op == OP_Reshape || op == OP_OpaqueView) return CLS_VIEW;
-    return op == OP_Dropout ? CLS_RANDOM : CLS_PURE;
+    bool random =
+        op == OP_Dropout || op == OP_Bernoulli || op == OP_RandomUniform || op == OP_RandomNormal;
+    return random ? CLS_RANDOM : CLS_PURE;
 }

@@ -469,6 +469,8 @@ Res make_pool(Ctx *c);
 Res make_batch_norm(Ctx *c);
 Res make_softmax(Ctx *c);
 Res make_dropout(Ctx *c);
+Res make_random(Ctx *c);
+Res make_bernoulli(Ctx *c);
 
 Res make_layer_norm(Ctx *c);
 Res make_instance_norm(Ctx *c);

@@ -1,5 +1,5 @@
 /* make_nn.c - run-time nodes of layers: convolution, matrix products, pooling, normalisation,
- * softmax, dropout. auto_pad is resolved to pads; Gemm becomes MatMul with a bias where that is the
+ * softmax. auto_pad is resolved to pads; Gemm becomes MatMul with a bias where that is the
  * same; what operator sets before 13 mean by the axis of Softmax is said with reshapes. */
 #include "import.h"
 
@@ -317,29 +317,4 @@ Res make_softmax(Ctx *c) {
     v = emit_view(c, ".rows", v, &rows);
     if (v != NO_ID) v = emit(c, c->n->row->code, ".flat", 1, &v, 1, &attr);
     return v == NO_ID ? FAIL : bind(c, 0, emit_view(c, "", v, &x));
-}
-
-/* ---- dropout ---- */
-
-/* From operator set 12 on a flag says whether it drops. Before, the operator has none; training
- * exports write its mask output, inference exports remove the node, so the mask is the sign. */
-Res make_dropout(Ctx *c) {
-    double ratio;
-    const Tensor *flag = known_in(c, 2);
-    bool training = c->x->opset < 12 && c->n->nout > 1 && c->n->out[1] != NO_ID;
-    MUST(real_of(c, "ratio", 1, 0.5, &ratio));
-    if (has_in(c, 2)) {
-        if (!flag || flag->missing || flag->count != 1)
-            return ctx_skip(c, "training_mode (input 2) must be one constant");
-        training = tensor_int(flag, 0) != 0;
-    }
-    if (!(ratio >= 0 && ratio < 1)) return ctx_fail(c, "ratio is %g, expected 0 to below 1", ratio);
-    if (has_out(c, 1)) return ctx_skip(c, "its output of the mask is used");
-    if (!training || ratio == 0 || !c->x->opt->dropout) return make_identity(c);
-    Attr attr = attr_f(c->x->tmp, A_ratio, ratio);
-    ValueId v = value_in(c, 0), y = emit(c, OP_Dropout, "", 1, &v, 1, &attr);
-    if (y == NO_ID) return FAIL;
-    Graph *g = c->x->g;
-    g->node[g->value[y].def].key = g->next_key++;
-    return bind(c, 0, y);
 }

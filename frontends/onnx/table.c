@@ -27,6 +27,7 @@ static const OpRow rows[] = {
     {"Attention", 3, 6, 4, 15, NULL, make_attention, OP_MatMul, K_NONE},
     {"AveragePool", 1, 1, 1, FIRST, NULL, make_pool, OP_AveragePool, K_NONE},
     {"BatchNormalization", 5, 5, 5, 7, NULL, make_batch_norm, OP_BatchNorm, K_NONE},
+    {"Bernoulli", 1, 1, 1, 0, NULL, make_bernoulli, OP_Bernoulli, K_NONE},
     {"BitShift", 2, 2, 1, 0, eval_bit_shift, NULL, OP_NONE, K_NONE},
     {"BlackmanWindow", 1, 1, 1, 0, eval_window, NULL, OP_NONE, K_NONE},
     {"Cast", 1, 1, 1, FIRST, eval_cast, make_cast, OP_Cast, K_NONE},
@@ -110,6 +111,10 @@ static const OpRow rows[] = {
     {"Pow", 2, 2, 1, ALL, eval_binary, make_pow, OP_Pow, K_POW},
     {"RMSNormalization", 2, 2, 1, ALL, NULL, make_layer_norm, OP_RmsNorm, K_NONE},
     {"RNN", 3, 6, 2, 47, NULL, make_rnn, OP_MatMul, K_NONE},
+    {"RandomNormal", 0, 0, 1, 0, NULL, make_random, OP_RandomNormal, K_NONE},
+    {"RandomNormalLike", 1, 1, 1, 0, NULL, make_random, OP_RandomNormal, K_NONE},
+    {"RandomUniform", 0, 0, 1, 0, NULL, make_random, OP_RandomUniform, K_NONE},
+    {"RandomUniformLike", 1, 1, 1, 0, NULL, make_random, OP_RandomUniform, K_NONE},
     {"Range", 3, 3, 1, 0, eval_range, NULL, OP_NONE, K_NONE},
     {"Reciprocal", 1, 1, 1, ALL, eval_unary, make_unary, OP_Reciprocal, K_RECIPROCAL},
     {"ReduceL1", 1, 2, 1, FIRST, eval_reduce, make_reduce, OP_ReduceSum, K_L1},
@@ -188,11 +193,7 @@ uint32_t onnx_support(const OnnxSupport **out, Arena *a) {
 }
 
 const char *op_why_not(const char *op_type) {
-    static const char *const random[] = {"RandomNormal",      "RandomNormalLike", "RandomUniform",
-                                         "RandomUniformLike", "Bernoulli",        "Multinomial"};
-    for (size_t i = 0; i < sizeof random / sizeof *random; i++)
-        if (!strcmp(op_type, random[i]))
-            return "random numbers other than Dropout's are not supported";
+    if (!strcmp(op_type, "Multinomial")) return "drawing from distributions is not supported";
     if (!strncmp(op_type, "Sequence", 8) || !strncmp(op_type, "Optional", 8))
         return "sequences and optional values are not supported";
     if (strstr(op_type, "Quantize") || !strncmp(op_type, "QLinear", 7) ||

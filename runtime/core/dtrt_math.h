@@ -39,5 +39,21 @@ static inline float dtrt_dropout(float x, float ratio, uint64_t seed, uint64_t s
     uint32_t threshold = (uint32_t)((double)ratio * 4294967296.0);
     return dtrt_keep(seed, step, key, index, threshold) ? x * (1.0f / (1.0f - ratio)) : 0;
 }
+/* Uniform in [0, 1): 24 bits. */
+static inline float dtrt_uniform(uint64_t seed, uint64_t step, uint32_t key, uint64_t index) {
+    return (float)(dtrt_random(seed, step, key, index) >> 8) * 0x1p-24f;
+}
+/* Normal with mean 0 and variance 1, from two numbers (Box and Muller, Ann. Math. Stat. 29, 1958).
+ */
+static inline double dtrt_normal(uint64_t seed, uint64_t step, uint32_t key, uint64_t index) {
+    double a = ((double)dtrt_random(seed, step, key, 2 * index) + 1) * 0x1p-32;
+    double b = (double)dtrt_random(seed, step, key, 2 * index + 1) * 0x1p-32;
+    return sqrt(-2 * log(a)) * cos(6.28318530717958647692 * b);
+}
+/* 1 with probability p, else 0. */
+static inline float dtrt_bernoulli(float p, uint64_t seed, uint64_t step, uint32_t key,
+                                   uint64_t index) {
+    return dtrt_uniform(seed, step, key, index) < p ? 1.0f : 0.0f;
+}
 
 #endif

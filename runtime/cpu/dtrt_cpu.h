@@ -198,6 +198,11 @@ void dtrt_scatter_nd(DtrtCtx *c, const DtrtTuples *q, const void *data, const vo
 void dtrt_topk(const float *x, float *v, int64_t *at, int64_t outer, int64_t n, int64_t inner,
                int64_t k, int largest);
 
+/* ---- random.c ---- */
+/* y[i] = scale * r + shift, r uniform in [0, 1) or normal, of stream (c->seed, c->step, key). */
+void dtrt_random_fill(const DtrtCtx *c, float *y, int64_t n, uint32_t key, int normal, double scale,
+                      double shift);
+
 /* ---- resize.c ---- */
 /* Interpolates [in..] to [out..], or (grad) brings a gradient [out..] to [in..]. mode 0 nearest, 1
  * linear, 2 cubic; coord and rounding count as in compiler/ops/resize.c; first and last: the region

@@ -234,7 +234,30 @@ static void run_dropout(const RefCall *c) {
     }
 }
 
+static void run_bernoulli(const RefCall *c) {
+    const DtrtRefValue *s = dtrt_ref_in_shape(c, 0);
+    const double *p = dtrt_ref_in(c, 0);
+    bool last = dtrt_ref_i(c->n, "channels_last", 0) && s->rank > 2;
+    uint64_t n = dtrt_ref_count(s);
+    for (uint64_t i = 0; i < n; i++)
+        c->y[0][i] = (double)dtrt_uniform(c->r->seed, c->r->step, c->n->key,
+                                          dropout_index(s, last, i)) < p[i];
+}
+
+static void run_random(const RefCall *c) {
+    double scale = dtrt_ref_f(c->n, "alpha", 1), shift = dtrt_ref_f(c->n, "beta", 0);
+    bool normal = !strcmp(c->n->op, "RandomNormal");
+    uint64_t n = dtrt_ref_count(dtrt_ref_out_shape(c, 0));
+    for (uint64_t i = 0; i < n; i++) {
+        double r = normal ? dtrt_normal(c->r->seed, c->r->step, c->n->key, i)
+                          : (double)dtrt_uniform(c->r->seed, c->r->step, c->n->key, i);
+        c->y[0][i] = scale * r + shift;
+    }
+}
+
 RefOp *dtrt_ref_elementwise(const char *op) {
     if (!strcmp(op, "Dropout")) return run_dropout;
+    if (!strcmp(op, "Bernoulli")) return run_bernoulli;
+    if (!strcmp(op, "RandomNormal") || !strcmp(op, "RandomUniform")) return run_random;
     return find_row(op) ? run_elementwise : NULL;
 }

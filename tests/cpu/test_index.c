@@ -1,4 +1,5 @@
-/* Gathering and scattering by indices, and TopK, against loops over coordinates. */
+/* Gathering and scattering by indices, and TopK, against loops over coordinates; the distribution
+ * of random numbers. */
 #include "cpu_test.h"
 
 enum { MAX = 8 };
@@ -177,6 +178,35 @@ static void check_topk(int64_t outer, int64_t n, int64_t inner, int64_t k, int l
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) buf_free(all[i]);
 }
 
+/* ---- random numbers ---- */
+
+/* 100,000 numbers: the mean of n is off by 1/sqrt(n) of a deviation, the variance by sqrt(2/n);
+ * bounds are five times that. Two keys are not correlated; one key gives the same again. */
+static void check_random(int normal) {
+    enum { N = 100000 };
+    DtrtCtx c = {.seed = 11, .step = 3};
+    Buf a = buf_new(N * 4, 0), b = buf_new(N * 4, 1), a2 = buf_new(N * 4, 1);
+    double sum = 0, square = 0, product = 0;
+    dtrt_random_fill(&c, buf_f(&a), N, 5, normal, 2, 1);
+    dtrt_random_fill(&c, buf_f(&b), N, 6, normal, 2, 1);
+    OTHER_THREADS(dtrt_random_fill(&c, buf_f(&a2), N, 5, normal, 2, 1));
+    CHECK_SAME("random", a, a2);
+    double mean = normal ? 1 : 2, deviation = normal ? 2 : 2 / sqrt(12.0);
+    for (int i = 0; i < N; i++) {
+        double x = ((double)buf_f(&a)[i] - mean) / deviation;
+        sum += x;
+        square += x * x;
+        product += x * ((double)buf_f(&b)[i] - mean) / deviation;
+        if (!normal) CHECK(buf_f(&a)[i] >= 1 && buf_f(&a)[i] < 3);
+    }
+    CHECK(fabs(sum / N) < 5 / sqrt((double)N));
+    CHECK(fabs(square / N - 1) < 5 * sqrt(2.0 / N));
+    CHECK(fabs(product / N) < 5 / sqrt((double)N));
+    buf_free(&a);
+    buf_free(&b);
+    buf_free(&a2);
+}
+
 int main(void) {
     omp_set_num_threads(2);
     check_elements((DtrtElements){.nd = 1, .elem = 4, .dim = {7}, .idim = {40}});
@@ -197,5 +227,7 @@ int main(void) {
         check_topk(200, 120, 1, 1, largest);
         check_topk(2, 5, 3, 0, largest);
     }
+    check_random(0);
+    check_random(1);
     return test_end();
 }

@@ -1,27 +1,11 @@
 /* models_test.c - whole models. Every trace case of tests/data/traces must import and give
- * initializers the roles that its trace.json states; what is known to need further operators must
- * be refused for exactly those. With DTRC_MODELS=DIR in the environment also DIR/traces, and
- * DIR/graphs: models of real size without their weights. */
+ * initializers the roles that its trace.json states. With DTRC_MODELS=DIR in the environment also
+ * DIR/traces, and DIR/graphs: models of real size without their weights. */
 #include "model.h"
 
 #include <cjson/cJSON.h>
 #include <dirent.h>
 #include <string.h>
-
-/* Models with operators that are not supported, and the first such operator of the file. */
-static const struct {
-    const char *model, *op;
-} refused[] = {{"deeplabv3_resnet50", "Resize"}, {"espcn_superres", "DepthToSpace"},
-               {"siamese_arcface", "ReduceL2"},  {"textcnn", "ReduceMax"},
-               {"unet_bilinear", "Resize"},      {"unet_nearest", "Resize"},
-               {"unet_resize", "Resize"},        {"vae", "RandomNormalLike"},
-               {"yolo_like", "Resize"}};
-
-static const char *refused_op(const char *model) {
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        if (!strcmp(refused[i].model, model)) return refused[i].op;
-    return NULL;
-}
 
 static cJSON *read_json(const char *path) {
     FILE *f = fopen(path, "rb");
@@ -74,13 +58,7 @@ static Imported import_file(const char *path, const OnnxOptions *o) {
     return i;
 }
 
-static void check_import(Imported *i, const char *model) {
-    const char *op = refused_op(model);
-    if (op) {
-        CHECK(!i->g && i->info.nunsupported > 0);
-        if (i->info.nunsupported) CHECK_STR(i->info.unsupported[0].op, op);
-        return;
-    }
+static void check_import(Imported *i) {
     if (!i->g) fprintf(stderr, "%s", i->d.log.at);
     CHECK(i->g != NULL);
     if (i->g) CHECK(ir_verify(&i->d, i->g));
@@ -94,7 +72,7 @@ static void trace_case(const char *folder, const char *model) {
     OnnxOptions o = {.batch = batch_of(trace), .dropout = true, .need_weights = true};
     snprintf(path, sizeof path, "%s/%s/model.onnx", folder, model);
     Imported i = import_file(path, &o);
-    check_import(&i, model);
+    check_import(&i);
     if (i.g) {
         check_roles(i.g, trace, model);
         check_output(i.g, trace);
@@ -112,7 +90,7 @@ static void graph_case(const char *folder, const char *file) {
     DimBinding t = {"T", 16};
     OnnxOptions o = {.batch = 2, .dim = &t, .ndim = 1, .dropout = true};
     Imported i = import_file(path, &o);
-    check_import(&i, model);
+    check_import(&i);
     if (i.g) CHECK(i.info.missing_bytes > 0);
     imported_free(&i);
 }

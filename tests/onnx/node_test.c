@@ -1,42 +1,11 @@
 /* node_test.c - run-time nodes: what each ONNX operator becomes, over operator sets where they
  * differ. Input x is [2,3,8] unless a test says otherwise; weights are zeros. */
-#include "model.h"
-
-#include <string.h>
-
-static Model m;
-static Buf attr;
-
-static void begin_with(int64_t opset, const char *dims) {
-    m = model_new(opset);
-    model_input(&m, "x", F32, dims);
-    model_output(&m, "y");
-    attr.n = 0;
-}
-
-static void begin(int64_t opset) {
-    begin_with(opset, "N,3,8");
-}
-
-static void weight(const char *name, const char *dims) {
-    model_init(&m, tensor_zeros(name, dims));
-}
+#include "node_model.h"
 
 static void reals(const char *name, float v) {
     Buf a = {0}, t = tensor_f32("", "", &v);
     attr_put_tensor(&a, "value", &t);
     model_node(&m, "Constant", name, "", name, &a);
-}
-
-/* Adds the node and compares: nodes for a model that imports, messages for one that does not. */
-static void run(const char *op, const char *in, const char *out, const char *want) {
-    model_node(&m, op, "n", in, out, attr.n ? &attr : NULL);
-    Imported i = import_model(&m);
-    if (i.g)
-        CHECK_STR(nodes_text(&i), want);
-    else
-        CHECK(says(&i, want));
-    imported_free(&i);
 }
 
 /* ---- elementwise ---- */

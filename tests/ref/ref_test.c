@@ -179,6 +179,38 @@ static void test_matmul(void) {
     EXPECT(run(DTRT_F32, DIMS(2, 2, 2)), 5, 6, 10, 12, 15, 18, 20, 24);
 }
 
+static void test_places(void) {
+    begin("GatherElements"); /* down the columns: rows 1 0, then 0 and the last */
+    input(VALUES(1, 2, 3, 4), DIMS(2, 2));
+    input(VALUES(1, 0, 0, -1), DIMS(2, 2));
+    EXPECT(run(DTRT_F32, DIMS(2, 2)), 3, 2, 1, 4);
+    begin("ScatterElements"); /* two updates of one place add up */
+    input(VALUES(1, 1), DIMS(1, 2));
+    input(VALUES(5, 6), DIMS(1, 2));
+    input(VALUES(1, 2, 3), DIMS(1, 3));
+    INTS("axis", 1);
+    INTS("reduction", 1);
+    EXPECT(run(DTRT_F32, DIMS(1, 3)), 1, 13, 3);
+    begin("GatherND"); /* in batch 0 row 1, in batch 1 row 0 */
+    input(VALUES(1, 2, 3, 4, 5, 6, 7, 8), DIMS(2, 2, 2));
+    input(VALUES(1, 0), DIMS(2, 1));
+    INTS("batch_dims", 1);
+    EXPECT(run(DTRT_F32, DIMS(2, 2)), 3, 4, 5, 6);
+    begin("ScatterND"); /* the later of two updates stays */
+    input(VALUES(-1, 1), DIMS(2, 1));
+    input(VALUES(5, 6), DIMS(2));
+    EXPECT(run(DTRT_F32, DIMS(2)), 0, 6);
+    begin("TopK"); /* of equal ones the first */
+    input(VALUES(3, 7, 7, 1), DIMS(4));
+    INTS("k", 3);
+    EXPECT(run(DTRT_F32, DIMS(3)), 7, 7, 3);
+    begin("Resize"); /* places -0.25 0.25 0.75 1.25 of 0 10 */
+    input(VALUES(0, 10), DIMS(2));
+    INTS("mode", 1);
+    REAL("scales", 2);
+    EXPECT(run(DTRT_F32, DIMS(4)), 0, 2.5, 7.5, 10);
+}
+
 static void test_fold(void) {
     static const char *const op[] = {"ReduceMax", "ReduceMin", "ReduceProd", "ReduceLogSumExp"};
     /* rows 3 4 and -1 0: log(e^3 + e^4) = 4 + log(1 + 1/e), and 4 less */
@@ -375,6 +407,7 @@ int main(void) {
     test_conv_transposed();
     test_pool();
     test_matmul();
+    test_places();
     test_fold();
     test_norm();
     test_movement();

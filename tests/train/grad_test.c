@@ -108,6 +108,7 @@ static const Case cases[] = {
     {"ReduceSum", "2,3,4", "axes=0,1,2 keepdims=0 scale=2.0"},
     {"ReduceSum", "2,3,4", ""},
     {"ReduceSum", "-", "keepdims=0"},
+    {"Bernoulli", "3,4", ""},
     {"ReduceMax", "2,3,4", "axes=0 keepdims=1"},
     {"ReduceMax", "2,3,4", "axes=0,2 keepdims=0"},
     {"ReduceMax", "2,3,4", ""},

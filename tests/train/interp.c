@@ -210,6 +210,7 @@ static double element(const Call *c, const double *x, uint64_t index) {
         if (def->p[k] != A_COUNT) p[k] = call_f(c, def->p[k], def->dflt[k]);
     if (c->op == OP_Dropout)
         return dtrt_dropout(1, (float)p[0], 1, 0, c->key, index) > 0 ? x[0] / (1 - p[0]) : 0;
+    if (c->op == OP_Bernoulli) return (double)dtrt_bernoulli((float)x[0], 1, 0, c->key, index);
     if (c->op == OP_Where) return x[0] != 0 ? x[1] : x[2];
     if (c->op == OP_BnApply) return (x[0] - x[1]) * x[2] * x[3] + x[4];
     if (c->nin == 1) return unary(c->op, x[0], p[0], p[1]);
@@ -507,6 +508,16 @@ void interp_call(const Call *c) {
         return;
     }
     switch (c->op) {
+    case OP_RandomUniform:
+    case OP_RandomNormal: {
+        bool normal = c->op == OP_RandomNormal;
+        for (uint64_t i = 0; i < ten_count(&c->out[0].s); i++)
+            c->out[0].x[i] =
+                call_f(c, A_beta, 0) +
+                call_f(c, A_alpha, 1) *
+                    (normal ? dtrt_normal(1, 0, c->key, i) : (double)dtrt_uniform(1, 0, c->key, i));
+        return;
+    }
     case OP_ReduceSum: reduce_sum(c); return;
     case OP_ReduceMax:
     case OP_ReduceMin:
