@@ -294,10 +294,10 @@ static bool match_norm(const Graph *g, const Node *n, Norm *o) {
 
 /* x / sqrt(mean(x*x) + eps), also as a product with the reciprocal or with a power of -1/2. */
 static bool match_rms(const Graph *g, const Node *n, Norm *o) {
+    if (n->op != OP_Div && n->op != OP_Mul) return false;
     for (uint32_t i = 0; i < 2; i++) {
         ValueId x = n->in[i], by = n->in[1 - i], square;
         if (n->op == OP_Div && i) return false;
-        if (n->op != OP_Div && n->op != OP_Mul) return false;
         const Node *inv = def_of(g, by, OP_Reciprocal), *pow = def_of(g, by, OP_PowScalar), *div;
         const Node *root = NULL;
         double c;

@@ -241,7 +241,7 @@ def main():
         return supported(dtrc, load_case(folder), os.path.join(work, case_name(folder)))
     with concurrent.futures.ThreadPoolExecutor(opt.jobs) as pool:
         for folder, job in [(f, pool.submit(prepare, f)) for f in folders]:
-            name = case_name(folder)[len("test_"):]
+            name = case_name(folder)
             try:
                 cases.append(job.result())
             except Skip as e:
