@@ -210,6 +210,8 @@ part() {
         suite unit-dev unit_tests dev
         suite traces-dev "$python" tests/traces/run_traces.py --dtrc build/dev/bin/dtrc --quick \
             mlp_relu lenet_mnist resnet_mini transformer_encoder dropout_stats
+        suite sizes-dev "$python" tests/sizes/run_sizes.py --dtrc build/dev/bin/dtrc sequences names mlp_relu \
+            resnet_frozen_bn
         suite hostile-dev "$python" tests/hostile/run_hostile.py --dtrc build/dev/bin/dtrc --sanitized
         ;;
     fuzz) need_build release && suite fuzz fuzz ;;

@@ -166,6 +166,25 @@ static void fill_range(Describe *x, uint32_t i) {
     s->hi = good;
 }
 
+/* Constants that do not repeat themselves can be cut, but not continued. */
+static void bound_by_constants(Describe *x) {
+    const Graph *g = x->s.step[0];
+    for (ValueId v = 0; v < g->nvalue; v++) {
+        const Value *c = &g->value[v];
+        uint32_t repeats = c->role == ROLE_CONST ? sizes_repeated_axes(c) : ~0u;
+        for (uint32_t k = 0; k < c->shape.rank; k++) {
+            int64_t dim[SIZES_MAX_COEFS];
+            SizePoly p;
+            for (uint32_t i = 0; i < x->s.ngrid; i++) dim[i] = x->s.step[i]->value[v].shape.dim[k];
+            if (repeats >> k & 1 || !sizes_fit(&x->s, dim, &p)) continue;
+            for (uint32_t i = 0; i < x->s.nsym; i++) {
+                SizeSymbol *s = &x->s.sym[i];
+                if (sizes_symbols(&x->s, &p) >> i & 1 && s->hi > s->value) s->hi = s->value;
+            }
+        }
+    }
+}
+
 /* The compiled values themselves, with the data of the graph that was imported for use. */
 static bool take_values(Describe *x, const Graph *natural, Graph **out) {
     int64_t at[SIZES_MAX_SYMBOLS] = {0};
@@ -187,6 +206,7 @@ static bool try_symbols(Describe *x, const Graph *natural, Graph **out) {
         sizes_grid(&x->s);
         if (grid_agrees(x) && checks_hold(x) && take_values(x, natural, out)) {
             for (uint32_t i = 0; i < x->s.nsym; i++) fill_range(x, i);
+            bound_by_constants(x);
             return true;
         }
         if (!first) first = x->why;

@@ -140,18 +140,52 @@ static bool values_at(Instance *x, Graph *g) {
     return true;
 }
 
-/* Initial values, which --init may have made, are those of the graph that was imported for use. */
-static void take_data(Arena *a, Graph *g, const Graph *from) {
+/* A constant of the grid in the shape that it has now: cut, or repeated; NULL: it cannot be. */
+static const Data *fitted(Instance *x, const Value *from, const Value *now) {
+    uint32_t repeats = sizes_repeated_axes(from);
+    uint64_t n = 0, size = dtype_size(now->dtype);
+    bool ok = shape_count(&now->shape, &n);
+    for (uint32_t i = 0; i < now->shape.rank; i++)
+        ok = ok && from->shape.dim[i] > 0 &&
+             (now->shape.dim[i] <= from->shape.dim[i] || repeats >> i & 1);
+    if (!ok) return NULL;
+    char *bytes = ARENA_ARRAY(x->a, char, n *size);
+    for (uint64_t k = 0; k < n; k++) {
+        uint64_t rest = k, at = 0, step = 1;
+        for (uint32_t i = now->shape.rank; i-- > 0;) {
+            uint64_t dim = (uint64_t)now->shape.dim[i], have = (uint64_t)from->shape.dim[i];
+            at += rest % dim % have * step;
+            rest /= dim;
+            step *= have;
+        }
+        memcpy(bytes + k * size, (const char *)from->data->bytes + at * size, size);
+    }
+    Data *data = ARENA_NEW(x->a, Data);
+    *data = (Data){bytes, n * size};
+    return data;
+}
+
+/* Initial values, which --init may have made, are those of the graph that was imported for use. A
+ * constant that this graph does not have is made from the grid's. */
+static bool take_data(Instance *x, Graph *g, const Graph *from) {
+    bool ok = true;
     Arena *scratch = arena_new();
     Map *by_name = map_new(scratch);
     for (ValueId v = 0; v < from->nvalue; v++)
         if (from->value[v].def == NO_ID) map_put(by_name, from->value[v].name, v);
-    for (ValueId v = 0; v < g->nvalue; v++) {
-        uint32_t k = g->value[v].def == NO_ID ? map_get(by_name, g->value[v].name) : NO_ID;
-        if (k != NO_ID) g->value[v].data = from->value[k].data;
+    for (ValueId v = 0; v < g->nvalue && ok; v++) {
+        Value *now = &g->value[v];
+        uint32_t k = now->def == NO_ID ? map_get(by_name, now->name) : NO_ID;
+        if (k != NO_ID) now->data = from->value[k].data;
+        if (now->role != ROLE_CONST || !now->data || now->data->n == value_bytes(g, v)) continue;
+        now->data = fitted(x, &x->grid[0]->value[v], now);
+        ok = now->data != NULL;
+        if (!ok)
+            x->why = arena_printf(x->a, "the constant '%s' cannot be continued",
+                                  diag_name(x->a, now->name));
     }
     arena_free(scratch);
-    (void)a;
+    return ok;
 }
 
 static Graph *copy_graph(Arena *a, const Graph *old) {
@@ -181,7 +215,7 @@ Graph *sizes_instance(Arena *a, const Sizes *s, const Graph *const *grid, const 
             x.why = arena_printf(a, "a number of node '%s' (%s) %s", diag_name(a, g->node[n].name),
                                  op_def(g->node[n].op)->name, x.why);
     }
+    ok = ok && (!data || take_data(&x, g, data));
     *why = x.why;
-    if (ok && data) take_data(a, g, data);
     return ok ? g : NULL;
 }

@@ -67,6 +67,9 @@ bool sizes_fit_checked(const Sizes *s, const int64_t *v, SizePoly *out);
 /* ---- compare.c ---- */
 /* What differs between two graphs, numbers aside; NULL when nothing does. */
 const char *sizes_difference(Arena *a, const Graph *x, const Graph *y);
+/* Axes along which a constant repeats itself (bit i: axis i), so that it can be made longer there;
+ * along others only shorter. */
+uint32_t sizes_repeated_axes(const Value *v);
 
 /* ---- instance.c ---- */
 /* The graph at the given values, from graphs of one structure at the points of the grid. NULL with

@@ -125,7 +125,9 @@ Status dtrt_block_load(Runtime *rt) {
     for (uint32_t i = 0; i < p->ntensor && !st; i++) {
         const DtrtTensor *t = &p->tensor[i];
         if (!t->file_bytes) continue;
-        if (t->file_bytes != dtrt_tensor_plain_bytes(t)) {
+        if (dtrt_is_resized(rt, i)) {
+            st = dtrt_constant_load(rt, i);
+        } else if (t->file_bytes != dtrt_tensor_plain_bytes(t)) {
             dtrt_error("%s: %" PRIu64 " bytes of initial values, expected %" PRIu64,
                        dtrt_name_str(t->name), t->file_bytes, dtrt_tensor_plain_bytes(t));
             st = ST_DATA;

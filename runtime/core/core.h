@@ -205,6 +205,9 @@ Status dtrt_sizes_needs(Runtime *rt);
 /* The partial batch of `rows`: Runtime.tail, unless a note says why it is left out. */
 Status dtrt_sizes_tail(Runtime *rt, uint64_t rows);
 void dtrt_sizes_free(Runtime *rt);
+/* A constant of the model that has another size in this run: cut, or repeated. */
+bool dtrt_is_resized(const Runtime *rt, uint32_t tensor);
+Status dtrt_constant_load(Runtime *rt, uint32_t tensor);
 
 /* ---- dynamic.c: a schedule made at run time ------------------------------------------------- */
 typedef struct {

@@ -72,6 +72,8 @@ static Status fill_tables(const DtrtProgram *p, Sized *s) {
     Status st = copy_tables(p, s);
     if (st) return st;
     if (p->nsymbol) p->resize(s->dim, s->tensor, s->storage, s->node, s->p.logits_dim);
+    int64_t axis = p->class_axis < 0 ? p->class_axis + p->logits_rank : p->class_axis;
+    if (p->nclass > 0 && axis >= 0 && axis < p->logits_rank) s->p.nclass = s->p.logits_dim[axis];
     place_tensors(s);
     scale_times(p, s);
     return ST_OK;
@@ -264,6 +266,59 @@ Status dtrt_sizes_needs(Runtime *rt) {
     return ST_OK;
 }
 
+/* ---- constants ------------------------------------------------------------------------------ */
+
+static bool same_dims(const DtrtTensor *x, const DtrtTensor *y, int from) {
+    for (int i = from; i < x->rank; i++)
+        if (x->dim[i] != y->dim[i]) return false;
+    return true;
+}
+
+bool dtrt_is_resized(const Runtime *rt, uint32_t tensor) {
+    return !same_dims(&rt->p->tensor[tensor], &rt->compiled->tensor[tensor], 0);
+}
+
+/* Element k of t in the compiled tensor. Past its end the contents repeat: the program's range is
+ * bounded for constants that do not. */
+static uint64_t source_of(const DtrtTensor *t, const DtrtTensor *compiled, uint64_t k) {
+    uint64_t at = 0, step = 1;
+    for (int i = t->rank; i-- > 0;) {
+        uint64_t x = k % (uint64_t)t->dim[i], have = (uint64_t)compiled->dim[i];
+        k /= (uint64_t)t->dim[i];
+        at += (x < have || !have ? x : x % have) * step;
+        step *= have;
+    }
+    return at;
+}
+
+Status dtrt_constant_load(Runtime *rt, uint32_t tensor) {
+    const DtrtTensor *t = &rt->p->tensor[tensor], *c = &rt->compiled->tensor[tensor];
+    uint64_t n = dtrt_tensor_count(t), size = dtrt_type_bytes(t->type);
+    if (c->file_bytes != dtrt_tensor_plain_bytes(c)) {
+        dtrt_error("%s: %" PRIu64 " bytes of initial values, expected %" PRIu64,
+                   dtrt_name_str(c->name), c->file_bytes, dtrt_tensor_plain_bytes(c));
+        return ST_DATA;
+    }
+    uint8_t *file = malloc(c->file_bytes), *to = rt->block + t->offset;
+    if (!file) return dtrt_no_memory(c->file_bytes);
+    Status st = dtrt_payload_read(rt, c->file_offset, file, c->file_bytes);
+    for (uint64_t k = 0; k < n && !st; k++)
+        memcpy(to + k * size, file + source_of(t, c, k) * size, size);
+    free(file);
+    return st;
+}
+
+/* The constants of a smaller batch must be where those of the batch are: its first rows. */
+static bool shares_constants(const DtrtProgram *p, const DtrtProgram *of) {
+    for (uint32_t i = 0; i < p->ntensor; i++) {
+        const DtrtTensor *t = &p->tensor[i];
+        int first = 0; /* axis of the rows */
+        while (first < t->rank && of->tensor[i].dim[first] == 1) first++;
+        if (t->role == DTRT_CONST && !same_dims(t, &of->tensor[i], first + 1)) return false;
+    }
+    return true;
+}
+
 /* ---- the last batch of an epoch -------------------------------------------------------------- */
 
 /* Samples lie along axis 0 of all data. */
@@ -319,6 +374,10 @@ Status dtrt_sizes_tail(Runtime *rt, uint64_t rows) {
     s->dim[batch_symbol(rt->compiled)] = (int64_t)rows;
     Status st = fill_tables(rt->compiled, s);
     if (st) return st;
+    if (!shares_constants(&s->p, rt->p)) {
+        leave_out(rows, "a constant of the model is laid out otherwise for them");
+        return ST_OK;
+    }
     if (!has_rows(&s->p, rows)) {
         leave_out(rows, "not all inputs have the batch on their first axis");
         return ST_OK;

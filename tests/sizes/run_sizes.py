@@ -9,6 +9,7 @@ in hard mode too; losses and weights must have the bits of a program compiled fo
   - the last, partial batch of an epoch: the bits of a program compiled for its size that goes on from a checkpoint;
     --drop-last leaves it out;
   - a model with a batch and a length (made here): both differ from what was compiled;
+  - dimensions whose names try to become code; a library that wants more workspace than was planned;
   - sizes that make no sense, that the budget cannot hold, or that a program does not have: status and message.
 
 One line per case, then "N passed, N failed, N skipped".
@@ -17,6 +18,7 @@ import argparse
 import concurrent.futures
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -31,9 +33,16 @@ from run_traces import DATA, Failed, compile_options, must_run  # noqa: E402
 
 CASES = ["mlp_relu", "dropout_stats", "lenet_mnist", "resnet_frozen_bn", "vit_mini", "bert_mini", "densenet_mini",
          "unet_mini", "lstm_classifier", "autoencoder_mse", "multi_input"]
+MADE = ["sequences", "fixed", "names", "library"]
 QUICK = ["mlp_relu", "dropout_stats", "resnet_frozen_bn", "vit_mini"]
 COMPILED, SIZES = 8, [1, 5, 8, 13, 32]
 STEPS = "3"
+
+
+def must_say(text, *parts):
+    for part in parts:
+        if part not in text:
+            raise Failed(f"no '{part}' in: {text}")
 
 
 def without(args, option):
@@ -176,7 +185,8 @@ class Case:
 
     # ---- batch and length ----
 
-    def sequence_model(self):
+    def sequence_model(self, tables):
+        """tables: positions come from a list 0 1 2 .. that is computed when importing, and a start value from the batch."""
         rng = np.random.default_rng(3)
 
         def weight(name, *shape):
@@ -185,11 +195,26 @@ class Case:
         def number(name, *values):
             return numpy_helper.from_array(np.array(values, np.int64), name)
 
+        def scalar(name, value):
+            return numpy_helper.from_array(np.array(value, np.int64), name)
+
         nodes = [helper.make_node("Gather", ["table", "ids"], ["words"]),
-                 helper.make_node("Shape", ["ids"], ["shape"]),
-                 helper.make_node("Gather", ["shape", "one"], ["length"]),
-                 helper.make_node("Slice", ["places", "zero", "length", "zero"], ["place"]),
-                 helper.make_node("Add", ["words", "place"], ["x"]),
+                 helper.make_node("Shape", ["ids"], ["shape"])]
+        if tables:
+            half = numpy_helper.from_array(np.array([0.5], np.float32), "half")
+            nodes += [helper.make_node("Gather", ["shape", "i1"], ["length"]),
+                      helper.make_node("Range", ["i0", "length", "i1"], ["positions"]),
+                      helper.make_node("Gather", ["places", "positions"], ["place"]),
+                      helper.make_node("Gather", ["shape", "zero"], ["batch"]),
+                      helper.make_node("Concat", ["batch", "one", "twelve"], ["state shape"], axis=0),
+                      helper.make_node("ConstantOfShape", ["state shape"], ["state"], value=half),
+                      helper.make_node("Add", ["words", "state"], ["started"]),
+                      helper.make_node("Add", ["started", "place"], ["x"])]
+        else:
+            nodes += [helper.make_node("Gather", ["shape", "one"], ["length"]),
+                      helper.make_node("Slice", ["places", "zero", "length", "zero"], ["place"]),
+                      helper.make_node("Add", ["words", "place"], ["x"])]
+        nodes += [
                  helper.make_node("MatMul", ["x", "wq"], ["q"]),
                  helper.make_node("Transpose", ["x"], ["keys"], perm=[0, 2, 1]),
                  helper.make_node("MatMul", ["q", "keys"], ["scores"]),
@@ -202,8 +227,8 @@ class Case:
             nodes, "sequences", [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "length"])],
             [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", "length", 11])],
             [weight("table", 17, 12), weight("places", 40, 12), weight("wq", 12, 12), weight("wo", 12, 11), weight("bo", 11),
-             number("one", 1), number("zero", 0)])
-        path = os.path.join(self.work, "sequences.onnx")
+             number("one", 1), number("zero", 0), number("twelve", 12), scalar("i0", 0), scalar("i1", 1)])
+        path = os.path.join(self.work, f"sequences{int(tables)}.onnx")
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), path)
         return path
 
@@ -214,11 +239,46 @@ class Case:
         self.same(got, want, "dynamic")
 
     def run_sequences(self):
-        model = self.sequence_model()
-        self.first = self.compile(model, ["--loss", "cross-entropy:class_axis=2", "--batch", "4", "--dim", "length=10"], "first")
-        for size, length in ((4, 7), (9, 10), (1, 40), (3, 1), (33, 16)):
-            self.check(f"batch {size}, length {length}", self.two_symbols, model, size, length)
-        self.check("table of 40 places", self.refused, 2, ["--dim \"length\" 41", "from 1 to 40"], self.first, "--dim", "length=41")
+        for tables, most, pairs in ((False, 40, ((4, 7), (9, 10), (1, 40), (3, 1), (33, 16))), (True, 10, ((4, 7), (9, 10), (3, 1)))):
+            model = self.sequence_model(tables)
+            self.first = self.compile(model, ["--loss", "cross-entropy:class_axis=2", "--batch", "4", "--dim", "length=10"],
+                                      "first")
+            for size, length in pairs:
+                self.check(f"batch {size}, length {length}", self.two_symbols, model, size, length)
+            self.check("too long", self.refused, 2, [f"--dim \"length\" {most + 1}", f"from 1 to {most}"], self.first, "--dim",
+                       f"length={most + 1}")
+
+    # ---- names that try to become code; a library that wants more than was planned ----
+
+    def run_names(self):
+        batch, length = '*/ "\\\n#error N', "a b'%s\t$(exit 1)"
+        node = helper.make_node("MatMul", ["x", "w"], ["y"])
+        w = numpy_helper.from_array(np.ones((3, 2), np.float32), "w")
+        graph = helper.make_graph([node], "names", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, length, 3])],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, length, 2])], [w])
+        path = os.path.join(self.work, "names.onnx")
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), path)
+        args = ["--loss", "mse", "--batch", "4", "--dim", length + "=5"]
+        p = self.check("compile", self.compile, path, args, "names")
+        want = self.compile(path, args[:3] + ["6", "--dim", length + "=9"], "want")
+        got = self.synthetic(p, "--dim", length + "=9", "--dim", batch + "=6", "--budget", "1M")
+        self.check("other sizes", self.same, got, self.synthetic(want), "dynamic")
+
+    def run_library(self):
+        folder, model = os.path.join(self.work, "program"), os.path.join(DATA, "mlp_relu", "model.onnx")
+        p = self.compile(model, ["--batch", "8", "--emit", folder], "planned")
+        source = os.path.join(folder, "program.c")
+        text = open(source).read()
+        less, n = re.subn(r'("Gemm", .*0x0, 0x0, )(\d+)(, \d+},)', lambda m: f"{m[1]}{int(m[2]) // 2}{m[3]}", text)
+        if not n:
+            raise Failed("no matrix product with workspace in the program")
+        with open(source, "w") as f:
+            f.write(less)
+        must_run(["make", "-C", folder], self.opt.timeout)
+        made = [f for f in os.listdir(folder) if os.access(os.path.join(folder, f), os.X_OK)]
+        got, err = self.train(os.path.join(folder, made[0]), "--synthetic", "--steps", STEPS, "--budget", "1M")
+        self.check("same bits", self.same, got, self.synthetic(p), "dynamic")
+        self.check("says so", lambda: must_say(err, "the library needs more workspace here than was planned"))
 
     # ---- a program of one size ----
 
@@ -236,11 +296,12 @@ class Case:
         data = os.path.join(self.work, "six.npz")
         np.savez(data, x=np.zeros((6, 3), np.float32), target=np.zeros(6, np.int64))
         s, err = self.train(p, "--data", data, "--epochs", "1")
-        self.check("partial batch", lambda: None if s["steps"] == 1 and "left out" in err else (_ for _ in ()).throw(Failed(err)))
+        self.check("partial batch", lambda: must_say(f"{s['steps']} step; {err}", "1 step", "left out"))
 
     def run(self):
         try:
-            {"sequences": self.run_sequences, "fixed": self.run_fixed}.get(self.name, self.run_trace)()
+            {"sequences": self.run_sequences, "fixed": self.run_fixed, "names": self.run_names,
+             "library": self.run_library}.get(self.name, self.run_trace)()
         except (Failed, OSError, KeyError, ValueError) as e:
             self.problems.append(f"{type(e).__name__}: {e}")
         if not self.problems and not self.opt.keep_given:
@@ -261,9 +322,9 @@ def main():
     opt.dtrc = os.path.abspath(opt.dtrc)
     opt.keep_given = bool(opt.keep)
     opt.keep = opt.keep or tempfile.mkdtemp(prefix="dtrc-sizes-")
-    names = opt.case or ["sequences", "fixed"] + (QUICK if opt.quick else CASES)
+    names = opt.case or MADE + (QUICK if opt.quick else CASES)
     if opt.full:
-        names = ["sequences", "fixed"] + [n for n in sorted(os.listdir(DATA)) if os.path.isdir(os.path.join(DATA, n)) and
+        names = MADE + [n for n in sorted(os.listdir(DATA)) if os.path.isdir(os.path.join(DATA, n)) and
                                           json.load(open(os.path.join(DATA, n, "trace.json")))["dynamic_batch"]]
     passed = failed = 0
     with concurrent.futures.ThreadPoolExecutor(opt.jobs) as pool:

@@ -124,6 +124,30 @@ static void differences(Arena *a) {
     CHECK(strstr(sizes_difference(a, z, y), "constant value of 'w'") != NULL);
 }
 
+static Value constant(uint32_t rank, int64_t d0, int64_t d1, const int32_t *v) {
+    static Data data[8];
+    static uint32_t n;
+    Data *d = &data[n++];
+    *d = (Data){v, (uint64_t)(d0 * d1) * sizeof *v};
+    return (Value){
+        .name = "c", .dtype = DT_I32, .role = ROLE_CONST, .shape = {rank, {d0, d1}}, .data = d};
+}
+
+/* 0 1 2 .. on each row repeats along axis 0; the larger one has the smaller as its corner. */
+static void constants(Arena *a) {
+    static const int32_t small[] = {0, 1, 0, 1}, large[] = {0, 1, 2, 0, 1, 2, 0, 1, 2},
+                         same[] = {5, 5, 5, 5};
+    Value x = constant(2, 2, 2, small), y = constant(2, 3, 3, large), z = constant(2, 2, 2, same);
+    CHECK_EQ(sizes_repeated_axes(&x), 1);
+    CHECK_EQ(sizes_repeated_axes(&y), 1);
+    CHECK_EQ(sizes_repeated_axes(&z), 3);
+    Graph g = {.nvalue = 1, .value = &x}, h = {.nvalue = 1, .value = &y},
+          i = {.nvalue = 1, .value = &z};
+    CHECK(!sizes_difference(a, &g, &h) && !sizes_difference(a, &h, &g));
+    CHECK(strstr(sizes_difference(a, &g, &i), "constant value of 'c'") != NULL);
+    CHECK(strstr(sizes_difference(a, &h, &i), "constant value of 'c'") != NULL);
+}
+
 int main(void) {
     Arena *a = arena_new();
     polynomials(a);
@@ -131,6 +155,7 @@ int main(void) {
     texts(a);
     graphs(a);
     differences(a);
+    constants(a);
     arena_free(a);
     return test_end();
 }
