@@ -85,7 +85,7 @@ static void by_hand(void) {
         for (int k = 0; k < 4; k++) {
             DtrOptions o = {.capacity = 768,
                             .evict = true,
-                            .h = h,
+                            .h = (DtrHeuristic)h,
                             .gamma = 1,
                             .window = k & 1,
                             .incremental = k & 2,
