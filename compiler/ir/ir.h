@@ -11,8 +11,9 @@
  *  I3 outputs of a CLS_VIEW node have the storage of input 0; all other outputs have a storage of
  *     their own, of exactly their byte size (padded weights: see Cost.storage_bytes).
  *  I4 only CLS_EFFECT nodes mutate: OpDef.mutates says which inputs; those are persistent.
- *  I5 a node that reads a persistent value stands before every node that mutates that value (a
- *     mutating node may read it itself).
+ *  I5 a node that reads a persistent value and does not mutate it stands before every node that
+ *     does. Nodes that mutate the same value (running statistics of a layer that is used twice)
+ *     happen in their order.
  *  I6 phases do not go back: forward < backward <= update, except that an update may stand amid
  *     backward nodes. */
 #ifndef DTRC_IR_H

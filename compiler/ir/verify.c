@@ -188,6 +188,12 @@ static void check_storages(Check *c) {
 
 /* ---- I4, I5: effects ---------------------------------------------------------------------- */
 
+static bool mutates_storage(const Graph *g, const Node *x, uint32_t writes, StorageId s) {
+    for (uint32_t i = 0; i < x->nin && i < 32; i++)
+        if (writes >> i & 1 && x->in[i] != NO_ID && g->value[x->in[i]].storage == s) return true;
+    return false;
+}
+
 static void check_effects(Check *c) {
     const Graph *g = c->g;
     NodeId *mutated = ARENA_ARRAY(c->d->arena, NodeId, g->nstorage); /* by node + 1 */
@@ -198,7 +204,7 @@ static void check_effects(Check *c) {
             ValueId v = x->in[i];
             if (v == NO_ID) continue;
             StorageId s = g->value[v].storage;
-            if (mutated[s])
+            if (mutated[s] && !mutates_storage(g, x, writes, s))
                 fault(c, n, v, "I5: node %u reads value %u after node %u changed it", n, v,
                       mutated[s] - 1);
             if (i < 32 && writes >> i & 1 && !g->storage[s].persistent)

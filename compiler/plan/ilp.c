@@ -379,25 +379,6 @@ static void pack_tighter(Ilp *x) {
     m->capacity = (int64_t)x->capacity;
 }
 
-/* First runs of the plan that are no effects, in the order of the problem? */
-static bool has_order(const Problem *p, const Plan *plan) {
-    Arena *t = arena_new();
-    Bits ran = bits_new(t, p->g->nnode), is_run = bits_new(t, p->g->nnode);
-    for (uint32_t r = 0; r < p->nrun; r++)
-        if (!p->effect[r]) bits_set(is_run, p->node[r]);
-    uint32_t r = 0;
-    bool same = true;
-    for (uint32_t i = 0; i < plan->nstep && same; i++) {
-        NodeId n = plan->step[i].id;
-        if (plan->step[i].kind != STEP_RUN || !bits_get(is_run, n) || bits_get(ran, n)) continue;
-        bits_set(ran, n);
-        while (p->effect[r]) r++;
-        same = p->node[r++] == n;
-    }
-    arena_free(t);
-    return same;
-}
-
 /* The plan's own order, for plans that do not follow the graph's. */
 static const Problem *problem_of_plan(Arena *a, const Problem *p, const Plan *plan) {
     NodeId *order = ARENA_ARRAY(a, NodeId, p->g->nnode);
@@ -446,7 +427,7 @@ Plan *plan_ilp(Arena *a, const Problem *p, const Problem *late, const PlanOption
     PlanOptions so = *o;
     so.planner = "static";
     if (plan_make(a, p->g, p->c, &so, &start) != PLAN_OK) start = NULL;
-    if (start && !has_order(p, start)) {
+    if (start && !plan_keeps_order(p->g, p->c, start)) {
         x->p = problem_of_plan(x->scratch, p, start);
         x->late = NULL;
         x->proof->own_order = true;

@@ -10,8 +10,8 @@
  *     stand in any order that P2 and P3 allow: most planners keep the graph's, or let updates wait
  *     for the end of the step; `static` and `ilp` may take another one where it pays.
  *  P2 a run finds all its inputs resident (persistent ones always are).
- *  P3 no node that reads a persistent value runs after a node that mutates it (I5, for reruns
- *     too); nodes that mutate the same value run in graph order.
+ *  P3 no node that reads a persistent value and does not mutate it runs after a node that does
+ *     (I5, for reruns too); nodes that mutate the same value run in graph order.
  *  P4 at every moment resident storages, scratch outputs and workspace are disjoint in the arena,
  *     aligned to PLAN_ALIGN, and inside [0, arena_bytes); persistent_bytes + arena_bytes <= budget.
  *  P5 an in-place output has exactly the offset and bytes of the input storage that it takes over;

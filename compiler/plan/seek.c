@@ -141,23 +141,47 @@ static void start_from_chain(Seek *x) {
     arena_free(a);
 }
 
-void seek_starts(Seek *x) {
+/* Where dropping one by one leads nowhere. */
+static void start_lean(Seek *x) {
+    static const uint64_t part[] = {8, 32, 0};
+    Arena *a = arena_new();
+    for (uint32_t i = 0; i < sizeof part / sizeof *part && !x->n; i++) {
+        Sequence s;
+        uint64_t small = part[i] ? (uint64_t)x->m->capacity / part[i] : 0;
+        if (sequence_lean(a, x->p, small, &s)) seek_offer(x, &s);
+    }
+    arena_free(a);
+}
+
+static void start_from_repair(Seek *x) {
     static const MendOrder orders[] = {AT_PEAK, AT_FIRST, AT_LAST, AT_RANDOM};
     Arena *a = arena_new();
-    start_from_cuts(x);
-    if (x->impossible) {
-        arena_free(a);
-        return;
-    }
     Sequence base = sequence_base(a, x->p);
     for (uint32_t i = 0; i < sizeof orders / sizeof *orders && !(x->quick && x->n); i++) {
         timeline_restore(x->t, &base);
         x->m->order = orders[i];
         finish(x);
     }
-    if (!(x->quick && x->n)) start_from_chain(x);
-    if (!x->quick && x->p->nrun <= PEAKS_RUNS) start_from_peaks(x);
     arena_free(a);
+}
+
+void seek_start(Seek *x, SeekStart kind) {
+    switch (kind) {
+    case START_REPAIR:
+        start_from_cuts(x);
+        if (!x->impossible) start_from_repair(x);
+        break;
+    case START_CHAIN: start_from_chain(x); break;
+    default: start_lean(x);
+    }
+}
+
+void seek_starts(Seek *x) {
+    seek_start(x, START_REPAIR);
+    if (x->impossible) return;
+    seek_start(x, START_CHAIN);
+    if (x->p->nrun <= PEAKS_RUNS) start_from_peaks(x);
+    if (!x->n) seek_start(x, START_LEAN);
 }
 
 static void climb(Seek *x, const Sequence *from, uint64_t work) {

@@ -25,8 +25,15 @@ void seek_free(Seek *x);
 void seek_capacity(Seek *x, int64_t capacity);
 /* Takes a schedule as a start: repaired when it does not keep the capacity, and reduced. */
 bool seek_offer(Seek *x, const Sequence *s);
-/* Starts of its own: repair of the base order, and what the minimum cut keeps. With quick, only
- * until one works. */
+/* Starts of its own. With quick, only until one works. */
+typedef enum {
+    START_REPAIR, /* what the minimum cut keeps; repair of the base order */
+    START_CHAIN,  /* the best schedule for chains */
+    START_LEAN,   /* what holds as little as it can */
+    START_KINDS
+} SeekStart;
+void seek_start(Seek *x, SeekStart kind);
+/* All of them; the last one when nothing else works. */
 void seek_starts(Seek *x);
 /* Local search from what is kept, `work` elementary steps together. */
 void seek_search(Seek *x, uint64_t work);

@@ -12,7 +12,10 @@
 
 #include <string.h>
 
-enum { ISLANDS = 8 }; /* parts of the range below that are looked at */
+enum {
+    ISLANDS = 8, /* parts of the range below that are looked at */
+    SMALL = 128, /* graphs of so many nodes: failures cost little, all parts at once */
+};
 
 /* Runs times nodes. Plans close to the floor recompute without end, and all a large graph's report
  * needs is a budget that is near; a small graph gets its smallest budget to the byte. */
@@ -52,7 +55,7 @@ static bool probe(Smallest *x, uint64_t budget) {
 }
 
 static uint64_t step_of(const Smallest *x) {
-    uint64_t step = x->best / 500;
+    uint64_t step = x->best / 2000;
     return step < PLAN_ALIGN || x->work < EXACT_WORK ? PLAN_ALIGN : step;
 }
 
@@ -90,7 +93,8 @@ uint64_t plan_min_budget(const Graph *g, const Cost *c, const PlanOptions *o) {
              peak = plan_peak_without_budget(g, c, o->bytes_only);
     Smallest x = {.g = g, .c = c, .o = o, .best = peak, .met = peak};
     const char *planner = o->planner ? o->planner : "static";
-    if (!strcmp(planner, "static") || !strncmp(planner, "ilp", 3)) {
+    bool parts = !strcmp(planner, "static") || !strncmp(planner, "ilp", 3);
+    if (parts && g->nnode > SMALL) {
         NodeId *order = problem_deferred_order(t, g);
         x.p = problem_new(t, g, c, NULL, o->bytes_only);
         if (order) x.late = problem_new(t, g, c, order, o->bytes_only);

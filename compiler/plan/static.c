@@ -80,7 +80,7 @@ static bool look(Search *x, Sim *s, Exponents e, SimOptions so) {
     so.alpha = e.alpha;
     so.beta = e.beta;
     so.gamma = e.gamma;
-    so.work_limit = x->o->quick ? sim_work(s->p) / QUICK : plan_sim_work(s->p);
+    so.work_limit = plan_sim_work(s->p) / (x->o->quick ? QUICK : 1);
     if (found && x->work < so.work_limit) so.work_limit = x->work;
     so.cost_limit = cost_limit(x, s->p);
     PlanStatus st = sim_run(s, &so);
@@ -132,17 +132,31 @@ static void pack_down(Search *x, Seek *k) {
     }
 }
 
+/* Any schedule that packs will do: the first one may not. */
+static void try_quickly(Search *x, Seek *k, uint64_t capacity) {
+    for (SeekStart kind = 0; kind < START_KINDS && !x->best && !k->impossible; kind++) {
+        seek_capacity(k, (int64_t)capacity);
+        seek_start(k, kind);
+        if (k->n && !pack(x, k)) pack_down(x, k);
+    }
+}
+
 static void try_schedules(Search *x, Arena *scratch, const Problem *p) {
+    uint64_t capacity = plan_capacity(p, x->o->budget);
     int e = effort_of(x->o);
-    Seek *k = seek_new(scratch, p, (int64_t)plan_capacity(p, x->o->budget), x->o->quick);
-    seek_starts(k);
+    Seek *k = seek_new(scratch, p, (int64_t)capacity, x->o->quick);
+    if (x->o->quick)
+        try_quickly(x, k, capacity);
+    else
+        seek_starts(k);
     x->found = k->n > 0;
     x->impossible |= k->impossible;
-    if (!k->impossible && (!x->o->quick || !k->n)) {
+    if (!k->impossible && !is_enough(x)) {
+        if (x->o->quick) seek_capacity(k, (int64_t)capacity);
         offer_simulations(x, k, sim_new(scratch, p));
         seek_search(k, search_work[e] + search_work_run[e] * p->nrun);
+        if (k->n && !pack(x, k)) pack_down(x, k);
     }
-    if (k->n && !pack(x, k)) pack_down(x, k);
     seek_free(k);
 }
 
@@ -188,7 +202,7 @@ static void try_reordered(Search *x, Arena *scratch, const Problem *p) {
 static void try_part(Search *x, Arena *scratch, const Problem *p, const Problem *late,
                      StaticPart part) {
     if (x->o->quick) { /* what a part finds does not depend on the parts before it */
-        x->work = sim_work(p);
+        x->work = 4 * sim_work(p);
         x->found = false;
     }
     switch (part) {

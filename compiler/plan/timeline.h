@@ -98,6 +98,9 @@ Sequence sequence_base(Arena *a, const Problem *p);
  * not in keep (per storage) nor read by that run; what is missing afterwards is made again when it
  * is first needed. False when that would have to run something frozen. */
 bool sequence_keep(Arena *a, const Problem *p, uint32_t point, const bool *keep, Sequence *out);
+/* What holds as little as it can (lean.c). small: storages of at most so many bytes stay once they
+ * are made. False when it would be too long, or updates forbid it. */
+bool sequence_lean(Arena *a, const Problem *p, uint64_t small, Sequence *out);
 /* The executions of a plan; a rerun keeps what the plan places as resident. */
 Sequence sequence_of_plan(Arena *a, const Problem *p, const Plan *plan);
 

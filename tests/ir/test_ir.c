@@ -150,6 +150,16 @@ static void test_verify_texts(void) {
     }
 }
 
+/* I5: two nodes may mutate one value, in their order; one of them stands after a reader, too. */
+static void test_verify_two_effects(void) {
+    fresh();
+    Graph *g = ir_parse(arena, &diag, "g.ir",
+                        "graph \"\" %0 param f32[1] \"w\" %1 input f32[1] \"g\""
+                        "bwd %2 f32[1] \"y\" = Relu(%0) \"r\""
+                        "upd Sgd(%0, %1) \"u\" upd Sgd(%0, %1) \"v\"");
+    CHECK(g && ir_verify(&diag, g));
+}
+
 static Graph *small(void) {
     fresh();
     return ir_parse(arena, &diag, "g.ir",
@@ -236,6 +246,7 @@ int main(void) {
     test_cuts();
     test_bad_texts();
     test_verify_texts();
+    test_verify_two_effects();
     test_verify_damage();
     test_queries();
     arena_free(arena);

@@ -280,15 +280,4 @@ static inline Graph *steps_make(Arena *a, uint32_t seed, StepShape shape, uint32
     return m->g;
 }
 
-/* A value that two nodes mutate (running statistics of a layer that is used twice): planners allow
- * it, ir_verify does not. */
-static inline bool steps_mutates_twice(const Graph *g) {
-    for (NodeId n = 0; n < g->nnode; n++)
-        for (NodeId k = 0; k < n && ir_op_mutates(g->node[n].op); k++)
-            if (ir_op_mutates(g->node[k].op) &&
-                g->value[g->node[n].in[0]].storage == g->value[g->node[k].in[0]].storage)
-                return true;
-    return false;
-}
-
 #endif
