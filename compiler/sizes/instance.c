@@ -50,7 +50,6 @@ static bool real(Instance *x, const double *v, double *out) {
     return q != 0;
 }
 
-/* Entry k of what `list` finds in each graph of the grid. */
 static bool shape_at(Instance *x, const Shape *const *shape, Shape *out) {
     *out = (Shape){.rank = shape[0]->rank};
     for (uint32_t k = 0; k < out->rank; k++) {
