@@ -14,9 +14,11 @@ static Model start(void) {
 /* The embedding [3,2] of numbers 0, 1 .., and an output [2,3] of a product with its matrix. */
 static Model language_model(const char *matrix) {
     Model m = start();
+    char in[64];
+    snprintf(in, sizeof in, "e,%s", matrix);
     model_init(&m, tensor_f32("wte", "3,2", (float[]){0, 1, 2, 3, 4, 5}));
     model_node(&m, "Gather", "g", "wte,ids", "e", NULL);
-    model_node(&m, "MatMul", "head", arena_printf(arena_new(), "e,%s", matrix), "y", NULL);
+    model_node(&m, "MatMul", "head", in, "y", NULL);
     return m;
 }
 
