@@ -14,6 +14,7 @@ typedef struct {
     Target target;
     LossSpec loss;
     OptSpec opt;
+    bool no_budget;                    /* none was given: other sizes may take what they need */
     uint64_t seed;                     /* --init */
     const char *init;                  /* keep, kaiming, xavier */
     const char *include_dir, *lib_dir; /* of the runtime */

@@ -87,7 +87,8 @@ static void print_memory_fields(const Gen *g, Text *t) {
     text_add(t,
              "    .budget_bytes = %llu,\n    .persistent_bytes = %llu,\n"
              "    .planned_overhead = %.9g,\n    .threads = %d,\n",
-             (unsigned long long)p->budget, (unsigned long long)p->persistent_bytes,
+             (unsigned long long)(g->o->no_budget ? 0 : p->budget),
+             (unsigned long long)p->persistent_bytes,
              plan_overhead(p), g->c->threads);
     text_add(t,
              "    .ntensor = %u,\n    .tensor = tensors,\n"

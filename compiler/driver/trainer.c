@@ -53,6 +53,7 @@ int trainer_make(Arena *a, Diag *d, const Options *o, const Work *w, const CgOpt
         return EXIT_MODEL;
     }
     CgOptions cg = {.command = o->command,
+                    .no_budget = !o->budget,
                     .model = o->model,
                     .model_sha256 = w->info.sha256 ? w->info.sha256 : "",
                     .target = o->target,

@@ -130,10 +130,16 @@ static Status go_dynamic(Runtime *rt, const char *reason, Status st) {
     return ST_OK;
 }
 
+/* Nobody named one: the compiled schedule takes what it needs, and so may any other. */
+static bool no_budget(const Runtime *rt) {
+    return !rt->o.budget && !rt->compiled->budget_bytes;
+}
+
 static const char *why_dynamic(Runtime *rt, Status *st) {
     static char text[256];
     uint64_t need = compiled_bytes(rt), left;
     *st = ST_BUDGET;
+    if (no_budget(rt) && (*rt->why_resized || rt->o.mode == MODE_DYNAMIC)) rt->limit = UINT64_MAX;
     if (*rt->why_resized) {
         rt->limit = less(rt->limit, memory_left());
         return rt->why_resized;
@@ -143,8 +149,11 @@ static const char *why_dynamic(Runtime *rt, Status *st) {
                  dtrt_size_str(rt->limit), dtrt_size_str(need));
         return text;
     }
-    if (rt->o.mode == MODE_DYNAMIC) return "as --mode says";
     left = memory_left();
+    if (rt->o.mode == MODE_DYNAMIC) {
+        rt->limit = less(rt->limit, left);
+        return "as --mode says";
+    }
     if (need <= left || rt->o.mode == MODE_STATIC) return NULL;
     *st = ST_MACHINE;
     rt->limit = left;
@@ -184,6 +193,7 @@ Status dtrt_choose(Runtime *rt) {
     }
     st = reason ? go_dynamic(rt, reason, st) : ST_OK;
     if (!st) st = map_block(rt, &reason);
+    if (!st && no_budget(rt)) rt->limit = rt->block_bytes;
     if (!st && rt->is_dynamic) say(rt, reason);
     return st;
 }

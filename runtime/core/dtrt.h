@@ -140,7 +140,8 @@ typedef struct {
                            First, where every version looks for it */
     const char *model, *model_sha256, *command, *target;
     uint64_t graph_digest; /* of the compiler's step graph, for profiles */
-    uint64_t budget_bytes, persistent_bytes;
+    uint64_t budget_bytes; /* 0: compiled without one */
+    uint64_t persistent_bytes;
     double planned_overhead;
     int threads; /* that workspaces were computed for */
     uint32_t ntensor;

@@ -159,7 +159,7 @@ static bool read_size(const char *s, uint64_t *out) {
     static const char units[] = "kmgt";
     char *end;
     double v = strtod(s, &end);
-    if (end == s || !(v >= 0)) return false;
+    if (end == s || !(v >= 0) || !isfinite(v)) return false;
     if (*end) {
         const char *u = strchr(units, *end | 32);
         if (!u) return false;

@@ -130,9 +130,22 @@ static Status set_value(const DtrtProgram *p, int symbol, int64_t v, const char 
     return ST_USAGE;
 }
 
+/* Two options that name one dimension must agree. */
+static Status set_once(const DtrtProgram *p, int symbol, int64_t v, const char *what, int64_t *dim,
+                       bool *given) {
+    if (given[symbol] && dim[symbol] != v) {
+        dtrt_error("%s %" PRId64 ": another option says %" PRId64 " for the same dimension", what,
+                   v, dim[symbol]);
+        return ST_USAGE;
+    }
+    given[symbol] = true;
+    return set_value(p, symbol, v, what, dim);
+}
+
 static Status read_dims(const Runtime *rt, int64_t *dim) {
     const DtrtProgram *p = rt->p;
     const Options *o = &rt->o;
+    bool given[MAX_SYMBOLS] = {0};
     for (uint32_t i = 0; i < p->nsymbol; i++) dim[i] = p->symbol[i].value;
     for (uint32_t i = 0; i < o->ndim; i++) {
         const char *text = o->dim[i].text;
@@ -140,12 +153,12 @@ static Status read_dims(const Runtime *rt, int64_t *dim) {
         char what[160];
         snprintf(what, sizeof what, "--dim %s", dtrt_name_str(k < 0 ? text : p->symbol[k].name[0]));
         if (k < 0) return p->nsymbol ? unknown(p, what) : refuse(p, what);
-        Status st = set_value(p, k, o->dim[i].value, what, dim);
+        Status st = set_once(p, k, o->dim[i].value, what, dim, given);
         if (st) return st;
     }
     int batch = batch_symbol(p);
     if (!o->batch || (batch < 0 && o->batch == dtrt_program_batch(p))) return ST_OK;
-    if (batch >= 0) return set_value(p, batch, o->batch, "--batch", dim);
+    if (batch >= 0) return set_once(p, batch, o->batch, "--batch", dim, given);
     char what[64];
     snprintf(what, sizeof what, "--batch %" PRId64, o->batch);
     return refuse(p, what);

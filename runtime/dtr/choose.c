@@ -4,7 +4,9 @@
  * chosen: one victim after the other or a cheapest contiguous run, storages of short lives at the
  * other end of holes or not. All plays look only at what is the same in every step, so one choice
  * before the first step serves all. `auto` plays every heuristic, and scores by the distance to the
- * next use too, which whoever knows the whole step can have.
+ * next use too, which whoever knows the whole step can have. The first play evicts nothing and
+ * fills the arena from one end: where that fits, nothing is cheaper, and it takes no more of the
+ * capacity than it needs.
  *
  * A greedy heuristic can run into a dead end under one capacity and not under a smaller one, and
  * what fits the smaller one fits this one too: where nothing comes to an end, smaller ones are
@@ -76,7 +78,23 @@ static void fill_options(const DtrChoice *c, const Score *s, uint32_t way, DtrOp
     if (c->found) o->cost_limit = c->best_ns - 1;
 }
 
+/* The play without evictions, by the name of the first heuristic that is chosen. */
+static void fill_plain(DtrChoice *c, DtrOptions *o) {
+    const Score *s = scores;
+    while (!is_chosen(s, c->heuristic)) s++;
+    fill_options(c, s, 0, o);
+    o->evict = false;
+    c->name = score_name(s);
+    c->plain = true;
+}
+
 bool dtr_choice_next(DtrChoice *c, DtrOptions *o) {
+    if (c->capacity < c->g->floor_bytes) return false;
+    if (!c->plain) {
+        fill_plain(c, o);
+        return true;
+    }
+    if (c->found && c->best_ns <= c->g->base_ns) return false;
     for (; c->smaller <= SMALLER && c->spent < MOST_WORK; c->play = 0, c->smaller++) {
         for (; c->play < PLAYS; c->play++) {
             const Score *s = &scores[c->play / WAYS];

@@ -192,6 +192,7 @@ typedef struct {
     const char *heuristic;
     uint64_t capacity;
     bool any;               /* the first play that comes to its end will do; one capacity only */
+    bool plain;             /* the play without evictions has been */
     const char *name;       /* heuristic of the play at hand */
     bool found;             /* a play has come to its end */
     bool dear;              /* one was given up because it took too long */

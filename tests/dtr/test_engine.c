@@ -301,7 +301,31 @@ static void arena(void) {
     free(b.at);
 }
 
+/* Where nothing has to be evicted one play decides, and takes what it needs of a vast capacity: a
+ * 256, b 512, t 256 at the most. u comes when b is gone. */
+static void choice(void) {
+    Build b = one_eviction();
+    DtrOptions o = {0};
+    DtrChoice c;
+    Dtr *d = dtr_open(&b.g, &o);
+    dtr_choice_begin(&c, &b.g, "auto", UINT64_C(1) << 40);
+    CHECK(dtr_choice_next(&c, &o));
+    dtr_set(d, &o);
+    CHECK(dtr_choice_ended(&c, dtr_step(d, &(DtrHooks){0}), dtr_counters(d)));
+    CHECK_EQ(dtr_counters(d)->high_bytes, 1024);
+    CHECK(!dtr_choice_next(&c, &o));
+    /* under 768 bytes the play without evictions finds no room, and others follow */
+    dtr_choice_begin(&c, &b.g, "size", 768);
+    CHECK(dtr_choice_next(&c, &o) && !o.evict && !strcmp(c.name, "size"));
+    dtr_set(d, &o);
+    CHECK(!dtr_choice_ended(&c, dtr_step(d, &(DtrHooks){0}), dtr_counters(d)));
+    CHECK(dtr_choice_next(&c, &o) && o.evict);
+    dtr_close(d);
+    build_free(&b);
+}
+
 int main(void) {
+    choice();
     by_hand();
     failures();
     scratch();
