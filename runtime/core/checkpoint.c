@@ -114,8 +114,8 @@ static Status put_header(OutFile *out, const Runtime *rt, Index *x, uint64_t ste
             ",\"model_sha256\":\"%s\",\"optimizer\":\"%s\",\"step\":\"%" PRIu64
             "\",\"epoch\":\"%" PRIu64 "\",\"position\":\"%" PRIu64 "\",\"seed\":\"%" PRIu64
             "\",\"shuffle\":\"%s\"}",
-            rt->p->model_sha256, rt->p->optimizer, steps, epoch,
-            (steps - epoch * l->steps_per_epoch) * l->batch, rt->ctx.seed, l->order ? "on" : "off");
+            rt->p->model_sha256, rt->p->optimizer, steps, epoch, dtrt_loader_position(l, steps),
+            rt->ctx.seed, l->order ? "on" : "off");
     for (uint32_t i = 0; i < x->names.n; i++)
         put_entry(f, &rt->p->tensor[x->names.tensor[i]], x->names.name[i], x->offset[i]);
     fputc('}', f);

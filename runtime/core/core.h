@@ -170,6 +170,7 @@ void dtrt_loader_free(Loader *l);
 /* Fills inputs and targets of the block for this step (0-based). */
 Status dtrt_loader_stage(Runtime *rt, uint64_t step);
 uint64_t dtrt_loader_epoch(const Loader *l, uint64_t step);
+uint64_t dtrt_loader_position(const Loader *l, uint64_t step); /* samples of its epoch before it */
 bool dtrt_loader_is_tail(const Loader *l, uint64_t step);
 const DtrtTensor *dtrt_program_input(const DtrtProgram *p);  /* the first; NULL: none */
 const DtrtTensor *dtrt_program_target(const DtrtProgram *p); /* NULL when the loss has none */
@@ -243,7 +244,8 @@ typedef struct {
 /* Before the context is set: reads the header; sets first_step, and the seed unless it was given.
  */
 Status dtrt_resume_open(Runtime *rt);
-Status dtrt_resume_load(Runtime *rt); /* into the block */
+Status dtrt_resume_load(Runtime *rt);      /* into the block */
+void dtrt_resume_notes(const Runtime *rt); /* what is not as when the file was written */
 void dtrt_resume_free(Runtime *rt);
 
 /* ---- block.c: the device block ------------------------------------------------------------- */

@@ -37,6 +37,10 @@ uint64_t dtrt_loader_epoch(const Loader *l, uint64_t step) {
     return l->steps_per_epoch ? step / l->steps_per_epoch : 0;
 }
 
+uint64_t dtrt_loader_position(const Loader *l, uint64_t step) {
+    return (step - dtrt_loader_epoch(l, step) * l->steps_per_epoch) * l->batch;
+}
+
 bool dtrt_loader_is_tail(const Loader *l, uint64_t step) {
     return l->tail && step % l->steps_per_epoch == l->steps_per_epoch - 1;
 }

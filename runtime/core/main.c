@@ -53,6 +53,7 @@ static Status open_all(Runtime *rt) {
     if (!st) st = dtrt_block_load(rt);
     if (!st && rt->o.resume) st = dtrt_resume_load(rt);
     if (!st) st = dtrt_loader_open(rt);
+    if (!st && rt->o.resume) dtrt_resume_notes(rt);
     if (!st) st = dtrt_step_open(rt);
     if (st || !rt->tail) return st;
     dtrt_step_use(rt, 1);

@@ -169,6 +169,34 @@ Status dtrt_resume_load(Runtime *rt) {
     return st;
 }
 
+/* A step's number says which samples it reads only together with batch, data and order. */
+static void note_place(const Runtime *rt) {
+    const Resume *r = &rt->resume;
+    const Loader *l = &rt->loader;
+    uint64_t epoch, position, step = rt->first_step, here = dtrt_loader_position(l, step);
+    const char *shuffle = metadata_text(r, "shuffle"), *now = l->order ? "on" : "off";
+    if (metadata(r, "epoch", &epoch) && metadata(r, "position", &position) &&
+        (epoch != dtrt_loader_epoch(l, step) || position != here))
+        dtrt_note("%s was saved in epoch %" PRIu64 " after %" PRIu64
+                  " samples; with this batch and "
+                  "data, step %" PRIu64 " is in epoch %" PRIu64 " after %" PRIu64
+                  ": some samples come again or are left out",
+                  rt->o.resume, epoch, position, step, dtrt_loader_epoch(l, step), here);
+    if (*shuffle && strcmp(shuffle, now))
+        dtrt_note("%s was saved with shuffle %s, and now it is %s: samples come in another order",
+                  rt->o.resume, dtrt_name_str(shuffle), now);
+}
+
+void dtrt_resume_notes(const Runtime *rt) {
+    const Resume *r = &rt->resume;
+    const char *optimizer = metadata_text(r, "optimizer");
+    uint64_t step;
+    if (metadata(r, "step", &step)) note_place(rt);
+    if (has_state(r) && *optimizer && strcmp(optimizer, rt->p->optimizer))
+        dtrt_note("the optimizer state of %s is that of %s, and this program uses %s", rt->o.resume,
+                  dtrt_name_str(optimizer), rt->p->optimizer);
+}
+
 void dtrt_resume_free(Runtime *rt) {
     cJSON_Delete(rt->resume.header);
     if (rt->resume.fd >= 0) close(rt->resume.fd);

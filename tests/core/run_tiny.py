@@ -312,6 +312,16 @@ def test_resume(data):
     check("steps of the log", [json.loads(line)["step"] for line in open(log)] == [7, 8, 9, 10, 11])
     got = summary(*d[:-2], "--resume", half, "--mode", "dynamic", "--budget", "2K")
     check("the seed is the file's", got["seed"] == 5 and got["weights_sha256"] == s["weights_sha256"])
+    def notes(*args):
+        return "".join(x for x in run(*args, "--resume", half).err.splitlines(True) if x.startswith("note: "))
+    # seven steps of three per epoch; synthetic data has no epochs
+    check("as before: no notes", not notes(*d), notes(*d))
+    said = notes("--synthetic", "--steps", "9")
+    check("another place", "epoch 2 after 4 samples" in said and "epoch 0 after 28" in said and 'shuffle "on"' in said, said)
+    sgd = notes(*d, "--shuffle", "off")
+    check("another order", 'shuffle "on"' in sgd and sgd.count("note: ") == 1, sgd)
+    adam = run(*d, "--resume", rewrite(half, "adam.st", lambda head: head["__metadata__"].update(optimizer="adam")))
+    check("another optimizer", "adam" in adam.err and adam.returncode == 0, adam.err)
     p = run(*d, "--resume", whole)
     check("nothing is left to do", p.returncode == 0 and "12 of 12" in p.err)
     return half
