@@ -88,8 +88,7 @@ static void print_memory_fields(const Gen *g, Text *t) {
              "    .budget_bytes = %llu,\n    .persistent_bytes = %llu,\n"
              "    .planned_overhead = %.9g,\n    .threads = %d,\n",
              (unsigned long long)(g->o->no_budget ? 0 : p->budget),
-             (unsigned long long)p->persistent_bytes,
-             plan_overhead(p), g->c->threads);
+             (unsigned long long)p->persistent_bytes, plan_overhead(p), g->c->threads);
     text_add(t,
              "    .ntensor = %u,\n    .tensor = tensors,\n"
              "    .nstorage = %u,\n    .storage = storages,\n"
