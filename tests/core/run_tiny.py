@@ -140,6 +140,8 @@ def test_training(x, t):
                       "--hard")
     check("dynamic mode changes nothing", dynamic["weights_sha256"] == digest and dynamic["losses"] == s["losses"])
     check("dynamic mode", dynamic["mode"] == "dynamic" and dynamic["peak_bytes"] <= dynamic["budget_bytes"] == 2048)
+    ample = summary("--data", data, "--mode", "dynamic", "--budget", "1G")
+    check("an ample budget is not taken", ample["peak_bytes"] <= 2048 and not ample["recomputed_runs"])
     refused(5, "--data", data, "--hard", env={"TINY_STALE": "1"}, says=["loss"])
     refused(5, "--data", data, env={"TINY_STALE": "1", "DTRT_HARD": "1"})
     return data, digest
