@@ -201,7 +201,6 @@ typedef struct {
     DtrGraph *g;
     void *lists; /* of g */
     Dynamic *best;
-    DtrStatus status; /* of the last play */
     bool no_memory;
 } Search;
 
@@ -224,47 +223,25 @@ static void keep(Search *s, const char *heuristic, Recorder *r) {
                          .decide_ns = c->decide_ns};
 }
 
-/* One step; true when it came to its end. */
-static bool play(Search *s, const DtrOptions *o, Recorder *r) {
-    DtrHooks hooks = {r, record_run, record_drop, clock_ns};
-    *r = (Recorder){.p = s->p, .d = s->d};
-    dtr_set(s->d, o);
-    s->status = dtr_step(s->d, &hooks);
-    s->no_memory |= r->no_memory;
-    return s->status == DTR_OK;
-}
-
-static void discard(Recorder *r) {
-    free(r->run);
-    free(r->addr);
-    free(r->step);
-}
-
-/* A step in which nothing is evicted, in as little of a boundless arena as it takes. */
-static bool play_without_limit(Search *s) {
-    Recorder r;
-    DtrOptions o = {.capacity = INT64_MAX / ALIGN * ALIGN, .cost_limit = UINT64_MAX};
-    if (play(s, &o, &r)) {
-        keep(s, "none", &r);
-        return true;
-    }
-    discard(&r);
-    return false;
-}
-
 /* True when a step came to its end under the capacity; any: the first that does will do. */
-static bool play_under(Search *s, const char *heuristic, uint64_t capacity, bool any) {
+static bool play(Search *s, const char *heuristic, uint64_t capacity, bool any) {
     DtrChoice choice;
     DtrOptions o;
     dtr_choice_begin(&choice, s->g, heuristic, capacity);
     choice.any = any;
     while (!s->no_memory && dtr_choice_next(&choice, &o)) {
-        Recorder r;
-        play(s, &o, &r);
-        if (dtr_choice_ended(&choice, s->status, dtr_counters(s->d)))
+        Recorder r = {.p = s->p, .d = s->d};
+        DtrHooks hooks = {&r, record_run, record_drop, clock_ns};
+        dtr_set(s->d, &o);
+        DtrStatus st = dtr_step(s->d, &hooks);
+        s->no_memory |= r.no_memory;
+        if (dtr_choice_ended(&choice, st, dtr_counters(s->d))) {
             keep(s, choice.name, &r);
-        else
-            discard(&r);
+            continue;
+        }
+        free(r.run);
+        free(r.addr);
+        free(r.step);
     }
     return choice.found;
 }
@@ -301,9 +278,7 @@ Status dtrt_dynamic_make(const DtrtProgram *p, uint64_t limit, const char *heuri
     uint64_t start = dtrt_now_ns();
     Status st = open_search(&s, p, out);
     if (st) return st;
-    uint64_t capacity = arena_under(p, limit);
-    bool found = play_without_limit(&s) && out->schedule.arena_bytes <= capacity;
-    if (!found) found = play_under(&s, heuristic, capacity, false);
+    bool found = play(&s, heuristic, arena_under(p, limit), false);
     out->plan_ns = dtrt_now_ns() - start;
     close_search(&s);
     if (!found && s.no_memory) return dtrt_no_memory(p->nnode * sizeof(DtrtStep));
@@ -313,8 +288,9 @@ Status dtrt_dynamic_make(const DtrtProgram *p, uint64_t limit, const char *heuri
 /* A capacity that works: what a step without evictions takes, or a little more, because holes are
  * chosen differently in a smaller arena. */
 static uint64_t ample(Search *s, const char *heuristic) {
-    uint64_t capacity = play_without_limit(s) ? s->best->schedule.arena_bytes : 0;
-    while (!s->no_memory && !play_under(s, heuristic, capacity, true))
+    play(s, heuristic, INT64_MAX / ALIGN * ALIGN, true);
+    uint64_t capacity = s->best->schedule.arena_bytes;
+    while (!s->no_memory && !play(s, heuristic, capacity, true))
         capacity += (capacity / 16 + ALIGN) / ALIGN * ALIGN;
     return capacity;
 }
@@ -326,10 +302,10 @@ Status dtrt_dynamic_bounds(const DtrtProgram *p, const char *heuristic, uint64_t
     Status st = open_search(&s, p, &best);
     if (st) return st;
     uint64_t lo = s.g->floor_bytes, hi = lo;
-    if (!play_under(&s, heuristic, lo, true)) hi = ample(&s, heuristic);
+    if (!play(&s, heuristic, lo, true)) hi = ample(&s, heuristic);
     while (hi > lo + ALIGN && hi - lo > hi >> 7 && !s.no_memory) {
         uint64_t middle = (lo + (hi - lo) / 2) / ALIGN * ALIGN;
-        if (play_under(&s, heuristic, middle, true))
+        if (play(&s, heuristic, middle, true))
             hi = middle;
         else
             lo = middle;
