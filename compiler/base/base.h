@@ -104,6 +104,9 @@ size_t utf8_length(const char *s, uint32_t *code);
  * earlier file stays whole on failure; a device or a pipe is written in place. False with errno
  * set. */
 bool file_write(const char *path, const void *bytes, size_t n);
+/* Could file_write begin? Asked before long work whose result goes there; leaves nothing behind.
+ * False with errno set. */
+bool file_can_write(const char *path);
 /* Reads a whole regular file of at most max bytes. NULL with errno set (EFBIG when larger). */
 char *file_read(Arena *a, const char *path, size_t max, size_t *n);
 

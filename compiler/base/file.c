@@ -64,11 +64,29 @@ static bool write_in_place(const char *path, const void *bytes, size_t n) {
     return ok;
 }
 
-bool file_write(const char *path, const void *bytes, size_t n) {
+static bool is_device(const char *path) {
+    struct stat st;
+    return !stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+bool file_can_write(const char *path) {
     char tmp[4096];
     struct stat st;
-    if (!stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-        return write_in_place(path, bytes, n);
+    if (is_device(path)) return !access(path, W_OK);
+    if (!stat(path, &st) && S_ISDIR(st.st_mode)) {
+        errno = EISDIR;
+        return false;
+    }
+    int fd = open_temporary(path, tmp, sizeof tmp);
+    if (fd < 0) return false;
+    close(fd);
+    unlink(tmp);
+    return true;
+}
+
+bool file_write(const char *path, const void *bytes, size_t n) {
+    char tmp[4096];
+    if (is_device(path)) return write_in_place(path, bytes, n);
     int fd = open_temporary(path, tmp, sizeof tmp);
     if (fd < 0) return false;
     bool ok = write_all(fd, bytes, n) && fsync(fd) == 0;

@@ -8,6 +8,7 @@
  * A table in which no planner has a plan is still a result: the exit status is 0. */
 #include "compare.h"
 
+#include <errno.h>
 #include <string.h>
 
 enum { TIME_LIMIT = 10 }; /* seconds of each ilp plan, unless --time-limit says otherwise */
@@ -256,6 +257,10 @@ static void print_json(Arena *a, Work *w, const Compare *c) {
 
 int compare(Arena *a, Diag *d, const Options *o) {
     Work w = {0};
+    if (o->report && !file_can_write(o->report)) { /* said before minutes of planning */
+        diag_error(d, (Place){.file = o->report}, "cannot write the report: %s", strerror(errno));
+        return EXIT_MACHINE;
+    }
     int status = pipeline_run(a, d, o, ST_COST, &w);
     if (status != EXIT_DONE || pipeline_stopped(o, ST_COST)) return status;
     pipeline_limits(o, &w);

@@ -189,6 +189,8 @@ static void test_file(const char *folder) {
     CHECK(!file_read(a, folder, 100, &n) && errno == EISDIR);
     CHECK(!file_read(a, arena_printf(a, "%s.none", path), 100, &n) && errno == ENOENT);
     CHECK(!file_write(arena_printf(a, "%s.none/x", path), "", 0) && errno == ENOENT);
+    CHECK(!file_can_write(arena_printf(a, "%s.none/x", path)) && errno == ENOENT);
+    CHECK(file_can_write(path) && file_can_write("/dev/null"));
     /* A pipe stays one, and gets the bytes; without a reader that is an error. */
     const char *fifo = arena_printf(a, "%s.pipe", path);
     char got[4] = "";
