@@ -96,9 +96,10 @@ static Status too_little(Runtime *rt, const char *reason, Status st) {
     uint64_t smallest = 0, floor = 0;
     Status bounds = dtrt_dynamic_bounds(p, rt->o.heuristic, &smallest, &floor);
     if (bounds) return bounds;
-    dtrt_error("%s, and dynamic mode finds no schedule for %s (%" PRIu64
+    dtrt_error("%s, and dynamic mode finds no schedule for %s%s (%" PRIu64
                " bytes) that computes less than %d times as long as without a budget",
-               reason, dtrt_size_str(rt->limit), rt->limit, DTR_THRASH);
+               reason, dtrt_size_str(rt->limit), st == ST_MACHINE ? " of free memory" : "",
+               rt->limit, DTR_THRASH);
     if (*rt->why_resized) {
         dtrt_hint("dynamic mode can run in %" PRIu64 " bytes; no schedule exists below %" PRIu64,
                   smallest, floor);
@@ -135,13 +136,21 @@ static bool no_budget(const Runtime *rt) {
     return !rt->o.budget && !rt->compiled->budget_bytes;
 }
 
+/* Free memory is the limit where it is lower; then too little of it is the machine's fault. */
+static void limit_to_free(Runtime *rt, Status *st) {
+    uint64_t left = memory_left();
+    if (left >= rt->limit) return;
+    rt->limit = left;
+    *st = ST_MACHINE;
+}
+
 static const char *why_dynamic(Runtime *rt, Status *st) {
     static char text[256];
-    uint64_t need = compiled_bytes(rt), left;
+    uint64_t need = compiled_bytes(rt);
     *st = ST_BUDGET;
     if (no_budget(rt) && (*rt->why_resized || rt->o.mode == MODE_DYNAMIC)) rt->limit = UINT64_MAX;
     if (*rt->why_resized) {
-        rt->limit = less(rt->limit, memory_left());
+        limit_to_free(rt, st);
         return rt->why_resized;
     }
     if (need > rt->limit) {
@@ -149,11 +158,11 @@ static const char *why_dynamic(Runtime *rt, Status *st) {
                  dtrt_size_str(rt->limit), dtrt_size_str(need));
         return text;
     }
-    left = memory_left();
     if (rt->o.mode == MODE_DYNAMIC) {
-        rt->limit = less(rt->limit, left);
+        limit_to_free(rt, st);
         return "as --mode says";
     }
+    uint64_t left = memory_left();
     if (need <= left || rt->o.mode == MODE_STATIC) return NULL;
     *st = ST_MACHINE;
     rt->limit = left;

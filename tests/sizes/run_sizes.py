@@ -161,7 +161,8 @@ class Case:
         for value in ("0", "-3", "x", "", "1.5", "99999999999999999999999"):
             self.refused(2, ["a batch size, 1 or more"], p, "--batch", value)
         self.refused(2, ["expected a number from 1 to 2147483647"], p, "--batch", "2147483648")
-        self.refused(3, ["no schedule exists below", "the budget is"], p, "--batch", "1000000000")
+        self.refused(4, ["no schedule exists below", "of free memory"], p, "--batch", "1000000000")
+        self.refused(3, ["no schedule exists below", "the budget is"], p, "--batch", "1000000000", "--budget", "1G")
         self.refused(2, ["NAME=N"], p, "--dim", "=3")
         self.refused(2, ["NAME=N"], p, "--dim", "batch=0")
         self.refused(2, ["no dimension of that name"], p, "--dim", "no such=3")
