@@ -49,6 +49,8 @@ void op_emit_reduced(CpuEmit *e, const Node *n, const Shape *s);
 const char *op_derived(Graph *g, NodeId n, const char *suffix);
 /* Product of dimensions lo..hi-1. */
 int64_t shape_span(const Shape *s, uint32_t lo, uint32_t hi);
+/* What a node that normalises over the axes from A_axis on walks: rows of len elements. */
+void op_rows_of(const Node *n, const Shape *x, long long *rows, long long *len);
 /* C constants of type float and double that read back to the same number; INFINITY and NAN
  * included. */
 const char *op_c_float(Arena *a, double v);

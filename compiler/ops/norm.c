@@ -112,7 +112,7 @@ static bool grad_layer_norm(GradCtx *c, NodeId n, const ValueId *dout, ValueId *
     return true;
 }
 
-static void rows_of(const Node *n, const Shape *x, long long *rows, long long *len) {
+void op_rows_of(const Node *n, const Shape *x, long long *rows, long long *len) {
     int64_t axis = ir_get_i(n, A_axis, -1);
     uint32_t at = (uint32_t)(axis < 0 ? axis + x->rank : axis);
     *rows = shape_span(x, 0, at);
@@ -122,7 +122,7 @@ static void rows_of(const Node *n, const Shape *x, long long *rows, long long *l
 static bool cpu_layer_norm(CpuEmit *e, const Node *n) {
     const Shape *x = &e->g->value[n->in[0]].shape;
     long long rows, len;
-    rows_of(n, x, &rows, &len);
+    op_rows_of(n, x, &rows, &len);
     uint32_t o = n->nin;
     text_add(e->body, "    dtrt_layernorm(p[0], p[1], %s, p[%u], ", n->nin > 2 ? "p[2]" : "NULL",
              o);
@@ -166,7 +166,7 @@ static bool infer_layer_norm_grad(InferCtx *c, NodeId n) {
 static bool cpu_layer_norm_grad(CpuEmit *e, const Node *n) {
     const Shape *x = &e->g->value[n->in[1]].shape;
     long long rows, len;
-    rows_of(n, x, &rows, &len);
+    op_rows_of(n, x, &rows, &len);
     text_add(e->body,
              "    dtrt_layernorm_grad_x(p[0], p[1], p[2], p[3], p[4], p[5], %lld, %lld);\n", rows,
              len);

@@ -43,16 +43,9 @@ static bool grad_rms_norm(GradCtx *c, NodeId n, const ValueId *dout, ValueId *di
     return true;
 }
 
-static void rows_of(const Node *n, const Shape *x, long long *rows, long long *len) {
-    int64_t axis = ir_get_i(n, A_axis, -1);
-    uint32_t at = (uint32_t)(axis < 0 ? axis + x->rank : axis);
-    *rows = shape_span(x, 0, at);
-    *len = shape_span(x, at, x->rank);
-}
-
 static bool cpu_rms_norm(CpuEmit *e, const Node *n) {
     long long rows, len;
-    rows_of(n, &e->g->value[n->in[0]].shape, &rows, &len);
+    op_rows_of(n, &e->g->value[n->in[0]].shape, &rows, &len);
     text_add(e->body, "    dtrt_rmsnorm(p[0], p[1], p[2], p[3], %lld, %lld, %s);\n", rows, len,
              op_c_float(e->arena, ir_get_f(n, A_eps, 1e-5)));
     return true;
@@ -84,7 +77,7 @@ static bool infer_rms_norm_grad(InferCtx *c, NodeId n) {
 
 static bool cpu_rms_norm_grad(CpuEmit *e, const Node *n) {
     long long rows, len;
-    rows_of(n, &e->g->value[n->in[1]].shape, &rows, &len);
+    op_rows_of(n, &e->g->value[n->in[1]].shape, &rows, &len);
     text_add(e->body, "    dtrt_rmsnorm_grad_x(p[0], p[1], p[2], p[3], p[4], %lld, %lld);\n", rows,
              len);
     return true;
