@@ -22,6 +22,7 @@ typedef enum {
 } Status;
 
 #define DTRT_MAX_RANK 8
+#define DTRT_ALIGN 256     /* of offsets in the block, as the planner has it */
 #define MAX_LOSSES 1000    /* kept for the summary */
 #define MAX_TIMES 65536    /* step times kept for the median */
 #define PROFILE_SAMPLES 64 /* times kept per node */

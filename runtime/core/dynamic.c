@@ -14,12 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGN = 256 }; /* of offsets in the arena, as the planner has it */
-
 /* ---- the graph ----------------------------------------------------------------------------- */
 
 static uint64_t round_up(uint64_t bytes) {
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return (bytes + DTRT_ALIGN - 1) / DTRT_ALIGN * DTRT_ALIGN;
 }
 
 static void *take(uint8_t **at, uint64_t n, size_t element) {
@@ -88,7 +86,7 @@ static DtrGraph *make_graph(const DtrtProgram *p) {
     g->nrun = p->nnode;
     g->nstorage = g->ntensor = p->nstorage;
     g->noutput = 1;
-    g->align = ALIGN;
+    g->align = DTRT_ALIGN;
     g->effect = take(&at, n, sizeof *g->effect);
     g->ns = take(&at, n, sizeof *g->ns);
     g->workspace = take(&at, n, sizeof *g->workspace);
@@ -269,7 +267,8 @@ static Status open_search(Search *s, const DtrtProgram *p, Dynamic *best) {
 
 /* Bytes of the arena under a limit for everything. */
 static uint64_t arena_under(const DtrtProgram *p, uint64_t limit) {
-    return limit < p->persistent_bytes ? 0 : (limit - p->persistent_bytes) / ALIGN * ALIGN;
+    return limit < p->persistent_bytes ? 0
+                                       : (limit - p->persistent_bytes) / DTRT_ALIGN * DTRT_ALIGN;
 }
 
 Status dtrt_dynamic_make(const DtrtProgram *p, uint64_t limit, const char *heuristic,
@@ -288,10 +287,10 @@ Status dtrt_dynamic_make(const DtrtProgram *p, uint64_t limit, const char *heuri
 /* A capacity that works: what a step without evictions takes, or a little more, because holes are
  * chosen differently in a smaller arena. */
 static uint64_t ample(Search *s, const char *heuristic) {
-    play(s, heuristic, INT64_MAX / ALIGN * ALIGN, true);
+    play(s, heuristic, INT64_MAX / DTRT_ALIGN * DTRT_ALIGN, true);
     uint64_t capacity = s->best->schedule.arena_bytes;
     while (!s->no_memory && !play(s, heuristic, capacity, true))
-        capacity += (capacity / 16 + ALIGN) / ALIGN * ALIGN;
+        capacity += (capacity / 16 + DTRT_ALIGN) / DTRT_ALIGN * DTRT_ALIGN;
     return capacity;
 }
 
@@ -303,8 +302,8 @@ Status dtrt_dynamic_bounds(const DtrtProgram *p, const char *heuristic, uint64_t
     if (st) return st;
     uint64_t lo = s.g->floor_bytes, hi = lo;
     if (!play(&s, heuristic, lo, true)) hi = ample(&s, heuristic);
-    while (hi > lo + ALIGN && hi - lo > hi >> 7 && !s.no_memory) {
-        uint64_t middle = (lo + (hi - lo) / 2) / ALIGN * ALIGN;
+    while (hi > lo + DTRT_ALIGN && hi - lo > hi >> 7 && !s.no_memory) {
+        uint64_t middle = (lo + (hi - lo) / 2) / DTRT_ALIGN * DTRT_ALIGN;
         if (play(&s, heuristic, middle, true))
             hi = middle;
         else

@@ -3,9 +3,8 @@
  *
  * Order of samples: as in the file, or shuffled per epoch (Fisher and Yates, with the counter-based
  * generator keyed by seed and epoch, so that an epoch's order does not depend on how the run got
- * there). The last batch of an epoch is smaller where the samples do not make whole ones (or left
- * out:
- * --drop-last, or a program whose batch is fixed). */
+ * there). The last batch of an epoch is smaller where the samples do not make whole ones, or is
+ * left out: with --drop-last, or where the batch is fixed. */
 #include "core.h"
 #include "dtrt_math.h"
 

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGN = 256 }; /* of offsets in the block, as the planner has it */
-
 /* ---- tables of a copy ---- */
 
 static Status copy_tables(const DtrtProgram *p, Sized *out) {
@@ -62,7 +60,7 @@ static void place_tensors(Sized *s) {
         if (s->storage[i].tensor >= 0) s->tensor[s->storage[i].tensor].bytes = s->storage[i].bytes;
     for (uint32_t i = 0; i < s->p.ntensor; i++) {
         s->tensor[i].offset = at;
-        at += (s->tensor[i].bytes + ALIGN - 1) / ALIGN * ALIGN;
+        at += (s->tensor[i].bytes + DTRT_ALIGN - 1) / DTRT_ALIGN * DTRT_ALIGN;
     }
     s->p.persistent_bytes = at;
 }

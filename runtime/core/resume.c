@@ -94,7 +94,8 @@ static bool numbers(const cJSON *list, uint64_t *v, int n) {
     int i = 0;
     cJSON_ArrayForEach(e, list) {
         if (!cJSON_IsNumber(e) || !(e->valuedouble >= 0) || e->valuedouble > 0x1p53) return false;
-        v[i++] = (uint64_t)e->valuedouble;
+        v[i] = (uint64_t)e->valuedouble;
+        if ((double)v[i++] != e->valuedouble) return false; /* 2.5 is no length */
     }
     return true;
 }

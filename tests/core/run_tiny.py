@@ -349,7 +349,7 @@ def test_bad_checkpoints(data, half):
         open(path("broken.st"), "wb").write(text)
         refused(1, *d, "--resume", path("broken.st"), says=["broken.st"])
     for f, says in ((change("shape", [3, 2]), ["w", "[2,3]"]), (change("shape", [2]), ["w"]),
-                    (change("shape", "x"), ["w"]), (change("shape", [2, -3]), ["w"]), (change("dtype", "F64"), ["w", "F32"]),
+                    (change("shape", "x"), ["w"]), (change("shape", [2, -3]), ["w"]), (change("shape", [2, 3.5]), ["w"]), (change("dtype", "F64"), ["w", "F32"]),
                     (change("dtype", 3), ["w"]), (change("data_offsets", [0, 20]), ["w", "24 bytes"]),
                     (change("data_offsets", [1e18, 1e18 + 24]), ["w"]), (change("data_offsets", [24, 0]), ["w"]),
                     (change("data_offsets", [len(raw), len(raw) + 24]), ["w"]), (change("data_offsets", None), ["w"]),
