@@ -24,8 +24,9 @@ rooms='1 base compiler/base base.h
 12 driver compiler/driver driver.h
 20 dtr runtime/dtr dtr.h
 20 policy runtime/dtr/policy policy.h
-21 core runtime/core dtrt.h dtrt_math.h core.h payload.h
-22 cpu runtime/cpu dtrt_cpu.h dtrt_vecmath.h
+21 core runtime/core dtrt.h dtrt_math.h dtrt_kernels.h dtrt_vecmath.h core.h payload.h
+22 cpu runtime/cpu
+22 cuda runtime/cuda params.h
 23 ref runtime/ref'
 
 # Edges that the order alone does not give: room, room it may include.
@@ -43,7 +44,9 @@ doors='onnx.pb-c.h|protobuf-c/ frontends/onnx/
 cjson/ compiler/plan/|compiler/cost/|compiler/driver/measure.c|frontends/trace/|runtime/core/
 glpk.h compiler/plan/glpk.c
 zlib.h frontends/trace/|runtime/core/
-dnnl.h|oneapi/dnnl runtime/cpu/'
+dnnl.h|oneapi/dnnl runtime/cpu/
+<cuda.h>|cublas_v2.h|cudnn.h runtime/cuda/
+nvrtc.h compiler/codegen/'
 
 check() {
     root=$1

@@ -50,7 +50,7 @@ static const char *interface_number(const Gen *g) {
 static void print_includes(const Gen *g, Text *t) {
     text_str(t, "#include \"dtrt.h\"\n#include \"dtrt_interface.h\"\n");
     text_str(t, g->o->target == TARGET_NULL ? "#include <string.h>\n\n"
-                                            : "#include \"dtrt_cpu.h\"\n#include "
+                                            : "#include \"dtrt_kernels.h\"\n#include "
                                               "\"dtrt_vecmath.h\"\n\n");
     text_add(t,
              "/* Shares that sums are split into, whatever the number of threads that run. */\n"

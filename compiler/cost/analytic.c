@@ -10,7 +10,7 @@
 #include "measured.h"
 #include "packed.h"
 
-#include "dtrt_cpu.h"
+#include "dtrt_kernels.h"
 
 #include <string.h>
 

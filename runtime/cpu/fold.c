@@ -5,7 +5,7 @@
  * threads. NaN wins over every number. log-sum-exp takes the maximum out first (a second pass). The
  * gradient of a product is dY times the product of the others: without zeros that is Y/x, with one
  * zero only the zero has a gradient, with two nothing has. */
-#include "dtrt_cpu.h"
+#include "dtrt_kernels.h"
 #include "kernel.h"
 #include "nest.h"
 

@@ -2,7 +2,7 @@
  * double, each by one thread in a fixed order. With channels first a group is contiguous. With
  * channels last the rows of an image are passed over with one accumulator per channel, BLOCK
  * channels at a time; whole groups stay in one unit of work. */
-#include "dtrt_cpu.h"
+#include "dtrt_kernels.h"
 #include "kernel.h"
 
 #define BLOCK 64

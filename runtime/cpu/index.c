@@ -4,7 +4,7 @@
  * Negative indices count from the end; one outside of its axis ends the run with a message. Where
  * several indices name one place the writes happen in the order of the indices, by one thread: the
  * last one stays, sums have one order. So no result depends on the number of threads. */
-#include "dtrt_cpu.h"
+#include "dtrt_kernels.h"
 #include "kernel.h"
 
 #include <string.h>

@@ -8,7 +8,7 @@
  * ignored; none of them gives 0/0 = NaN. Positions are summed in PARTS fixed chunks, in double,
  * then chunk by chunk, so the sum does not depend on the thread count. Labels are checked before
  * anything else runs. */
-#include "dtrt_cpu.h"
+#include "dtrt_kernels.h"
 #include "dtrt_vecmath.h"
 #include "kernel.h"
 

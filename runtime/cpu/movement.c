@@ -4,7 +4,7 @@
  * moves contiguous runs with memcpy where there are any; only strided and transposed innermost axes
  * go element by element, the latter in square tiles that stay in cache. Rows are independent: any
  * split over threads gives the same bytes. Pad lives in pad.c. */
-#include "dtrt_cpu.h"
+#include "dtrt_kernels.h"
 #include "kernel.h"
 
 #include <assert.h>

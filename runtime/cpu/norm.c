@@ -3,7 +3,7 @@
  * LayerNorm (Ba, Kiros and Hinton, "Layer normalization", 2016): y = (x - mean) * invstd * scale +
  * bias with the population variance, taken in a second pass over the row, sums in double. The
  * gradients of scale and bias are column reductions and made elsewhere. */
-#include "dtrt_cpu.h"
+#include "dtrt_kernels.h"
 #include "kernel.h"
 
 KERNEL layernorm_rows(const float *x, const float *scale, const float *bias, float *y, float *mean,

@@ -4,7 +4,7 @@
 #ifndef DTRT_ONEDNN_H
 #define DTRT_ONEDNN_H
 
-#include "dtrt_cpu.h"
+#include "dtrt_kernels.h"
 #include <dnnl.h>
 
 /* A primitive with one memory object for each argument: running it sets addresses and allocates

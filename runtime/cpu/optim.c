@@ -5,7 +5,7 @@
  * after Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML
  * 2013; Adam after Kingma and Ba, ICLR 2015; AdamW after Loshchilov and Hutter, "Decoupled weight
  * decay regularization", ICLR 2019). Bias corrections are computed in double, once a call. */
-#include "dtrt_cpu.h"
+#include "dtrt_kernels.h"
 #include "kernel.h"
 
 /* v = g at the first step, then momentum*v + (1-dampening)*g; w -= lr * (nesterov ? g + momentum*v

@@ -5,7 +5,7 @@
  * innermost padded one. Gradient: adds each output back to its source, in order of outputs; leading
  * axes without padding are independent and shared among threads, so the order of additions is
  * fixed. */
-#include "dtrt_cpu.h"
+#include "dtrt_kernels.h"
 #include "kernel.h"
 
 #include <assert.h>

@@ -12,7 +12,7 @@
  * the number of the cell in the window, all ones for a window without any cell inside (its maximum
  * is -inf). An average counts the cells inside the image, or, with count_include_pad, inside image
  * and padding: cells that ceil_mode adds beyond the padding never count. No workspace. */
-#include "dtrt_cpu.h"
+#include "dtrt_kernels.h"
 #include "kernel.h"
 
 #include <assert.h>

@@ -1,6 +1,6 @@
 /* random.c - tensors of random numbers. Element i depends on the seed, the step, the node's key and
  * i alone, so that a second run of the node makes the same. */
-#include "dtrt_cpu.h"
+#include "dtrt_kernels.h"
 #include "kernel.h"
 
 void dtrt_random_fill(const DtrtCtx *c, float *y, int64_t n, uint32_t key, int normal, double scale,

@@ -5,7 +5,7 @@
  *  - the last axis reduced: each output sums contiguous runs;
  *  - the last axis kept: each output row sums rows, a block of columns at a time.
  * Every output is summed by one thread in index order. */
-#include "dtrt_cpu.h"
+#include "dtrt_kernels.h"
 #include "kernel.h"
 
 #include "nest.h"

@@ -6,7 +6,7 @@
  * the same loop over the transposed lists, so that every result element is a sum in a fixed order,
  * made by one thread, in double. Weights as in the operator's specification; cubic: R. Keys, IEEE
  * Trans. ASSP 29(6), 1981. */
-#include "dtrt_cpu.h"
+#include "dtrt_kernels.h"
 #include "kernel.h"
 
 #include <stdlib.h>

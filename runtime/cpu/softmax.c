@@ -3,7 +3,7 @@
  * Subtracts the maximum first; sums in double. With inner == 1 a row is contiguous and the loops
  * run along it; otherwise they run across a block of up to BLOCK neighbouring inner positions. In
  * place is allowed: a row (or block of columns) is read whole before it is written. */
-#include "dtrt_cpu.h"
+#include "dtrt_kernels.h"
 #include "dtrt_vecmath.h"
 #include "kernel.h"
 

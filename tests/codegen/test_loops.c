@@ -306,7 +306,7 @@ static void *compile_and_load(Gen *g, const char *build) {
     Text t;
     text_init(&t, arena);
     text_add(&t,
-             "#include \"dtrt_cpu.h\"\n#include \"dtrt_vecmath.h\"\n"
+             "#include \"dtrt_kernels.h\"\n#include \"dtrt_vecmath.h\"\n"
              "#define LOOP __attribute__((noinline))\n#define THREADS INT64_C(%d)\n"
              "enum { SLOTS = 1 };\n",
              THREADS);

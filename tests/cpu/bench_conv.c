@@ -2,7 +2,7 @@
  * them: bench_conv [batch] [seconds per pass] One line a layer: milliseconds of each pass, best of
  * the runs, and how often the network has the layer; then the totals of one training step. Not a
  * test: timings need a quiet machine. */
-#include "dtrt_cpu.h"
+#include "dtrt_kernels.h"
 
 #include <omp.h>
 #include <stdarg.h>

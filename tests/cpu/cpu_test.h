@@ -6,7 +6,7 @@
 #ifndef CPU_TEST_H
 #define CPU_TEST_H
 
-#include "dtrt_cpu.h"
+#include "dtrt_kernels.h"
 #include "test.h"
 
 #include <omp.h>

@@ -1,10 +1,13 @@
-/* dtrt_cpu.h - kernels of the CPU target, called by generated code. All tensors are dense row-major
- * f32 unless said otherwise. Every kernel is deterministic for a given thread count: fixed
- * partitions, fixed order of summation, reductions in double. Nothing here allocates: workspace
- * comes from the caller, and the *_needs functions say how much. Pointers are at least 64-byte
- * aligned. in and out may be equal only where a comment says so. */
-#ifndef DTRT_CPU_H
-#define DTRT_CPU_H
+/* dtrt_kernels.h - what generated code calls when a node is more than a generated loop. Each target
+ * has these functions in a library of its own (runtime/cpu, runtime/cuda): pointers are to memory
+ * of the target's device, and a call on the CUDA target returns before the work is done. All
+ * tensors are dense row-major f32 unless said otherwise. Every kernel is deterministic for a given
+ * thread count (CUDA: always): fixed partitions, fixed order of summation, reductions in double.
+ * Nothing here allocates: workspace comes from the caller, and the *_needs functions say how much.
+ * Pointers are at least 64-byte aligned. in and out may be equal only where a comment says so.
+ * Names of files and libraries below are those of the CPU target. */
+#ifndef DTRT_KERNELS_H
+#define DTRT_KERNELS_H
 
 #include "dtrt.h"
 #include "dtrt_math.h"
