@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dtrt_math.h"
+
 uint64_t dtrt_ref_count(const DtrtRefValue *v) {
     uint64_t n = 1;
     for (int i = 0; i < v->rank; i++) n *= (uint64_t)v->dim[i];
@@ -166,6 +168,30 @@ Status dtrt_ref_forward(Ref *r) {
     if (r->p->ref_output >= 0 && r->base[r->p->ref_output]) return ST_OK;
     dtrt_error("the program has no reference graph");
     return ST_DATA;
+}
+
+Status dtrt_ref_shake(Ref *to, const Ref *r, uint32_t key, double by) {
+    const DtrtProgram *p = r->p;
+    *to = (Ref){.p = p, .seed = r->seed, .step = r->step};
+    to->base = calloc(p->nrefvalue + 1, sizeof *to->base);
+    to->now = calloc(p->nrefvalue + 1, sizeof *to->now);
+    uint64_t targets = r->target ? dtrt_tensor_count(dtrt_program_target(p)) : 0;
+    to->target = malloc((targets + 1) * sizeof *to->target);
+    if (!to->base || !to->now || !to->target) return dtrt_no_memory(targets * sizeof *to->target);
+    for (uint64_t i = 0; i < targets; i++) to->target[i] = r->target[i];
+    for (uint32_t k = 0; k < p->nrefvalue; k++) {
+        const DtrtRefValue *v = &p->refvalue[k];
+        if (v->tensor < 0 && !v->file_bytes) continue;
+        uint64_t n = dtrt_ref_count(v);
+        bool move = v->tensor >= 0 && v->type == DTRT_F32;
+        double *x = to->base[k] = malloc((n + 1) * sizeof *x);
+        if (!x) return dtrt_no_memory(n * sizeof *x);
+        for (uint64_t i = 0; i < n; i++) {
+            double u = dtrt_random(r->seed, k, key, i) * 0x1p-31 - 1;
+            x[i] = r->base[k][i] * (move ? 1 + by * u : 1);
+        }
+    }
+    return dtrt_ref_forward(to);
 }
 
 static bool depends(const Ref *r, const DtrtRefNode *n) {

@@ -41,6 +41,9 @@ Status dtrt_ref_open(Ref *r, Runtime *rt);
 void dtrt_ref_free(Ref *r);
 /* Computes base. */
 Status dtrt_ref_forward(Ref *r);
+/* `to`: r with every f32 weight, buffer and input multiplied by 1 + u, |u| <= by at random, and its
+ * base computed. To be freed in any case. */
+Status dtrt_ref_shake(Ref *to, const Ref *r, uint32_t key, double by);
 /* The loss with value `v` replaced by `w`: only the nodes that depend on it run again. */
 Status dtrt_ref_loss_with(Ref *r, int v, const double *w, double *loss);
 /* ---- families; NULL when the operator is not theirs ---- */

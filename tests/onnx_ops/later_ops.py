@@ -176,6 +176,36 @@ def gradient(dtrc, case, work):
     return None if rc == 0 else f"gradient: {out[-600:]}{err[-200:]}"
 
 
+def kinks(dtrc, work):
+    """What --check-grad says where a ReLU has its kink: sum of Relu(v*x) + (w*x)^2 with v at the kink, within the first
+    step of the differences from it, and far from it. What is wrong, or None."""
+    os.makedirs(work, exist_ok=True)
+    for v, verdicts in ((0.0, "kink ok"), (1e-7, "ok ok"), (-1e-7, "ok ok"), (1.0, "ok ok")):
+        node = helper.make_node
+        graph = helper.make_graph(
+            [node("Mul", ["v", "x"], ["vx"]), node("Relu", ["vx"], ["r"]), node("Mul", ["w", "x"], ["wx"]),
+             node("Mul", ["wx", "wx"], ["s"]), node("Add", ["r", "s"], ["y"]),
+             node("ReduceSum", ["y"], ["loss"], keepdims=0)], "kinks",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
+            [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])],
+            [onnx.numpy_helper.from_array(np.array([a], np.float32), n) for n, a in (("v", v), ("w", 0.75))])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+        model.ir_version = 8
+        path, trainer = os.path.join(work, "model.onnx"), os.path.join(work, "trainer")
+        onnx.save(model, path)
+        np.savez(os.path.join(work, "data.npz"), x=np.ones((1, 1), np.float32))
+        rc, _, err = run([dtrc, path, "--loss", "output", "-o", trainer, "--train", "v", "--train", "w"])
+        if rc:
+            return f"compile: {err[-500:]}"
+        rc, out, _ = run([trainer, "--data", os.path.join(work, "data.npz"), "--batched", "--check-grad"])
+        said = {line.split()[0]: line.split()[-1] for line in out.splitlines() if line.startswith('"')}
+        if rc or f'{said.get(chr(34) + "v" + chr(34))} {said.get(chr(34) + "w" + chr(34))}' != verdicts:
+            return f"v = {v}: expected {verdicts}: {out}"
+        if ("1 cannot be told" in out) != ("kink" in verdicts):
+            return f"v = {v}: kinks are not counted: {out}"
+    return None
+
+
 def main():
     ap = argparse.ArgumentParser(description="Operators of later sets.")
     ap.add_argument("--dtrc", required=True)
@@ -191,10 +221,13 @@ def main():
             wrong = str(e)
         if wrong:
             bad[c.name + " (gradient)"] = wrong
+    wrong = kinks(dtrc, os.path.join(work, "kinks"))
+    if wrong:
+        bad["kinks"] = wrong
     for name, text in sorted(bad.items()):
         print(f"FAIL {name}: {text}")
     shutil.rmtree(work, ignore_errors=True)
-    print(f"{2 * len(todo) - len(bad)} passed, {len(bad)} failed, 0 skipped")
+    print(f"{2 * len(todo) + 1 - len(bad)} passed, {len(bad)} failed, 0 skipped")
     return bool(bad)
 
 
