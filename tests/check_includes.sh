@@ -27,16 +27,19 @@ rooms='1 base compiler/base base.h
 21 core runtime/core dtrt.h dtrt_math.h dtrt_kernels.h dtrt_vecmath.h core.h payload.h
 22 cpu runtime/cpu
 22 cuda runtime/cuda params.h
+22 cudaplan runtime/cuda/plan cuda_plan.h dnn.h
 23 ref runtime/ref'
 
 # Edges that the order alone does not give: room, room it may include.
 extra='plan layout
 cost cpu
 cost core
+cost cudaplan
 plan dtr
 plan policy
 dtr policy
 core ref
+cuda cudaplan
 codegen core'
 
 # Library headers and the only folders that may include them.
@@ -45,7 +48,7 @@ cjson/ compiler/plan/|compiler/cost/|compiler/driver/measure.c|frontends/trace/|
 glpk.h compiler/plan/glpk.c
 zlib.h frontends/trace/|runtime/core/
 dnnl.h|oneapi/dnnl runtime/cpu/
-<cuda.h>|cublas_v2.h|cudnn.h runtime/cuda/
+<cuda.h>|cublas_v2.h|cudnn runtime/cuda/
 nvrtc.h compiler/codegen/'
 
 check() {

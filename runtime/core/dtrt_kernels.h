@@ -23,7 +23,8 @@ typedef struct DtrtConv {
     int fwd, grad_x, grad_w; /* which passes this object is asked for */
     int64_t n, ci, co;
     int64_t in[3], out[3], k[3], stride[3], dil[3], pad_lo[3], pad_hi[3];
-    void *impl; /* set by init */
+    uint64_t limit; /* CUDA: 1 + bytes of workspace that a pass may have; 0: the library's rule */
+    void *impl;     /* set by init */
 } DtrtConv;
 
 typedef struct {
