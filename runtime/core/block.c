@@ -1,10 +1,11 @@
-/* block.c - the device block: one anonymous mapping of persistent + arena bytes, touched as it is
- * used, and the initial weights, which are read from the payload of the executable straight to
- * their places. The executable is never mapped for that, so the resident set stays within the block
- * plus a constant.
+/* block.c - the device block: persistent + arena bytes, on the processor one anonymous mapping that
+ * is touched as it is used, and the initial weights, which are read from the payload of the
+ * executable straight to their places. The executable is never mapped for that, so the resident set
+ * stays within the block plus a constant.
  *
- * Packed weights pass through a bounce buffer. The arena serves as one when it is large enough,
- * because no step runs while weights are loaded or saved. */
+ * Weights that are packed, or that lie where the host cannot see them, pass through a bounce
+ * buffer. The arena serves as one when it is large enough, because no step runs while weights are
+ * loaded or saved. */
 #include "core.h"
 #include "payload.h"
 
@@ -31,17 +32,35 @@ uint64_t dtrt_tensor_plain_bytes(const DtrtTensor *t) {
     return dtrt_tensor_count(t) * dtrt_type_bytes(t->type);
 }
 
-uint64_t dtrt_packed_max_bytes(const DtrtProgram *p) {
+static uint64_t bounce_half(const DtrtProgram *p) {
     uint64_t max = 0;
     for (uint32_t i = 0; i < p->ntensor; i++) {
-        uint64_t n = dtrt_tensor_plain_bytes(&p->tensor[i]);
-        if (p->tensor[i].conv >= 0 && n > max) max = n;
+        uint64_t n = dtrt_tensor_plain_bytes(&p->tensor[i]), bytes = p->tensor[i].bytes;
+        if (p->tensor[i].conv < 0 && !p->device) continue;
+        if (p->device && bytes > n) n = bytes;
+        if (n > max) max = n;
     }
-    return max;
+    return (max + DTRT_ALIGN - 1) / DTRT_ALIGN * DTRT_ALIGN;
 }
 
-const void *dtrt_tensor_plain(const DtrtProgram *p, const DtrtTensor *t, const void *at,
+/* A device's packed bytes need room of their own beside the plain ones. */
+uint64_t dtrt_bounce_bytes(const Runtime *rt) {
+    return bounce_half(rt->p) * (rt->p->device ? 2 : 1);
+}
+
+static void *packed_room(const Runtime *rt, void *bounce) {
+    return (uint8_t *)bounce + bounce_half(rt->p);
+}
+
+const void *dtrt_tensor_plain(const Runtime *rt, const DtrtTensor *t, const void *at,
                               void *bounce) {
+    const DtrtProgram *p = rt->p;
+    if (p->device) {
+        void *to = t->conv < 0 ? bounce : packed_room(rt, bounce);
+        uint64_t n = t->conv < 0 ? dtrt_tensor_plain_bytes(t) : t->bytes;
+        if (p->device->read(to, at, n)) return NULL;
+        at = to;
+    }
     if (t->conv < 0) return at;
     dtrt_fence(true);
     bool done = p->unpack(t->conv, at, bounce);
@@ -106,17 +125,25 @@ Status dtrt_payload_read(Runtime *rt, uint64_t offset, void *buf, uint64_t bytes
     return ST_MACHINE;
 }
 
-Status dtrt_tensor_pack(Runtime *rt, const DtrtTensor *t, const void *plain) {
+void *dtrt_tensor_room(const Runtime *rt, const DtrtTensor *t, void *bounce) {
+    return t->conv < 0 && !rt->p->device ? rt->block + t->offset : bounce;
+}
+
+Status dtrt_tensor_put(Runtime *rt, const DtrtTensor *t, void *room) {
+    const DtrtDevice *device = rt->p->device;
+    uint8_t *to = rt->block + t->offset;
+    if (t->conv < 0) return device ? device->write(to, room, dtrt_tensor_plain_bytes(t)) : ST_OK;
+    void *packed = device ? packed_room(rt, room) : to;
     dtrt_fence(true);
-    bool done = rt->p->pack(t->conv, plain, rt->block + t->offset);
+    bool done = rt->p->pack(t->conv, room, packed);
     dtrt_fence(false);
-    if (done) return ST_OK;
+    if (done) return device ? device->write(to, packed, t->bytes) : ST_OK;
     dtrt_error("the library could not convert weight %s to its packed layout",
                dtrt_name_str(t->name));
     return ST_MACHINE;
 }
 
-/* Weights without initial values, and optimizer state, start as the zeros of the fresh mapping. */
+/* Weights without initial values, and optimizer state, start as the zeros of the fresh block. */
 Status dtrt_block_load(Runtime *rt) {
     const DtrtProgram *p = rt->p;
     void *own, *bounce = dtrt_idle_bounce(rt, &own);
@@ -125,18 +152,17 @@ Status dtrt_block_load(Runtime *rt) {
     for (uint32_t i = 0; i < p->ntensor && !st; i++) {
         const DtrtTensor *t = &p->tensor[i];
         if (!t->file_bytes) continue;
+        void *room = dtrt_tensor_room(rt, t, bounce);
         if (dtrt_is_resized(rt, i)) {
-            st = dtrt_constant_load(rt, i);
+            st = dtrt_constant_load(rt, i, room);
         } else if (t->file_bytes != dtrt_tensor_plain_bytes(t)) {
             dtrt_error("%s: %" PRIu64 " bytes of initial values, expected %" PRIu64,
                        dtrt_name_str(t->name), t->file_bytes, dtrt_tensor_plain_bytes(t));
             st = ST_DATA;
-        } else if (t->conv >= 0) {
-            st = dtrt_payload_read(rt, t->file_offset, bounce, t->file_bytes);
-            if (!st) st = dtrt_tensor_pack(rt, t, bounce);
         } else {
-            st = dtrt_payload_read(rt, t->file_offset, rt->block + t->offset, t->file_bytes);
+            st = dtrt_payload_read(rt, t->file_offset, room, t->file_bytes);
         }
+        if (!st) st = dtrt_tensor_put(rt, t, room);
     }
     free(own);
     return st;
@@ -144,6 +170,10 @@ Status dtrt_block_load(Runtime *rt) {
 
 bool dtrt_block_map(Runtime *rt) {
     rt->block_bytes = rt->p->persistent_bytes + rt->s->arena_bytes;
+    if (rt->p->device) {
+        rt->block = rt->p->device->alloc(rt->block_bytes ? rt->block_bytes : 1);
+        return rt->block != NULL;
+    }
     rt->block = mmap(NULL, (size_t)(rt->block_bytes ? rt->block_bytes : 1), PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (rt->block == MAP_FAILED) rt->block = NULL;
@@ -151,7 +181,10 @@ bool dtrt_block_map(Runtime *rt) {
 }
 
 void dtrt_block_free(Runtime *rt) {
-    if (rt->block) munmap(rt->block, (size_t)(rt->block_bytes ? rt->block_bytes : 1));
+    if (rt->p->device)
+        rt->p->device->release(rt->block);
+    else if (rt->block)
+        munmap(rt->block, (size_t)(rt->block_bytes ? rt->block_bytes : 1));
     if (rt->exe >= 0) close(rt->exe);
     rt->block = NULL;
     rt->exe = -1;

@@ -130,10 +130,10 @@ static Status put_header(OutFile *out, const Runtime *rt, Index *x, uint64_t ste
 }
 
 void *dtrt_idle_bounce(Runtime *rt, void **own) {
-    uint64_t need = dtrt_packed_max_bytes(rt->p);
+    uint64_t need = dtrt_bounce_bytes(rt);
     *own = NULL;
-    if (need <= rt->s->arena_bytes) return rt->block + rt->p->persistent_bytes;
-    *own = malloc(need);
+    if (need <= rt->s->arena_bytes && !rt->p->device) return rt->block + rt->p->persistent_bytes;
+    *own = malloc(need + 1);
     if (!*own) dtrt_no_memory(need);
     return *own;
 }
@@ -154,7 +154,7 @@ Status dtrt_checkpoint_save(Runtime *rt, const char *path, uint64_t steps) {
     st = put_header(&f, rt, &x, steps);
     for (uint32_t i = 0; i < x.names.n && !st && !f.failed; i++) {
         const DtrtTensor *t = &p->tensor[x.names.tensor[i]];
-        const void *plain = dtrt_tensor_plain(p, t, rt->block + t->offset, bounce);
+        const void *plain = dtrt_tensor_plain(rt, t, rt->block + t->offset, bounce);
         if (plain)
             dtrt_out_write(&f, plain, dtrt_tensor_plain_bytes(t));
         else
@@ -189,10 +189,10 @@ static Status put_gradient(Runtime *rt, int tensor, const float *g) {
 Status dtrt_grads_open(Runtime *rt, const char *path) {
     GradFile *gf = calloc(1, sizeof *gf);
     if (gf) gf->file.fd = -1;
-    rt->bounce = malloc(dtrt_packed_max_bytes(rt->p) + 1);
+    rt->bounce = malloc(dtrt_bounce_bytes(rt) + 1);
     if (!gf || !rt->bounce) {
         free(gf);
-        return dtrt_no_memory(dtrt_packed_max_bytes(rt->p));
+        return dtrt_no_memory(dtrt_bounce_bytes(rt));
     }
     rt->grad_user = gf;
     rt->on_grad = put_gradient;
@@ -229,7 +229,7 @@ Status dtrt_weights_sha256(Runtime *rt, char hex[65]) {
     for (uint32_t i = 0; i < p->ntensor; i++) {
         const DtrtTensor *t = &p->tensor[i];
         if (t->role != DTRT_PARAM && t->role != DTRT_BUFFER) continue;
-        const void *plain = dtrt_tensor_plain(p, t, rt->block + t->offset, bounce);
+        const void *plain = dtrt_tensor_plain(rt, t, rt->block + t->offset, bounce);
         if (!plain) {
             free(own);
             return ST_MACHINE;

@@ -77,7 +77,8 @@ static uint64_t group_left(void) {
     return left;
 }
 
-static uint64_t memory_left(void) {
+static uint64_t memory_left(const Runtime *rt) {
+    if (rt->p->device) return rt->p->device->left();
     uint64_t free = read_kib("/proc/meminfo", "MemAvailable");
     uint64_t swap = read_kib("/proc/meminfo", "SwapFree");
     if (free != UINT64_MAX) free = (free + (swap == UINT64_MAX ? 0 : swap)) * 1024;
@@ -138,7 +139,7 @@ static bool no_budget(const Runtime *rt) {
 
 /* Free memory is the limit where it is lower; then too little of it is the machine's fault. */
 static void limit_to_free(Runtime *rt, Status *st) {
-    uint64_t left = memory_left();
+    uint64_t left = memory_left(rt);
     if (left >= rt->limit) return;
     rt->limit = left;
     *st = ST_MACHINE;
@@ -162,7 +163,7 @@ static const char *why_dynamic(Runtime *rt, Status *st) {
         limit_to_free(rt, st);
         return "as --mode says";
     }
-    uint64_t left = memory_left();
+    uint64_t left = memory_left(rt);
     if (need <= left || rt->o.mode == MODE_STATIC) return NULL;
     *st = ST_MACHINE;
     rt->limit = left;

@@ -30,6 +30,36 @@ typedef enum {
 typedef enum { RATE_CONSTANT, RATE_LINEAR, RATE_COSINE } RateKind;
 typedef enum { MODE_AUTO, MODE_STATIC, MODE_DYNAMIC } Mode;
 
+typedef struct Runtime Runtime;
+
+/* ---- device.c: memory that the host may not see ------------------------------------------- */
+/* What a target with memory of its own gives; all but close end the run or return a Status after a
+ * message. */
+typedef struct DtrtDevice {
+    Status (*open)(Runtime *rt); /* libraries, context, the program's kernels */
+    void (*close)(Runtime *rt);
+    uint64_t (*left)(void);          /* bytes of memory that nobody has taken */
+    void *(*alloc)(uint64_t bytes);  /* zeros; NULL: there is not so much */
+    void (*release)(void *at);       /* NULL is fine */
+    void *(*alloc_host)(uint64_t n); /* memory of the host that copies are fast from; NULL: none */
+    void (*release_host)(void *at);
+    Status (*read)(void *host, const void *at, uint64_t n); /* after all work so far */
+    Status (*write)(void *at, const void *host, uint64_t n);
+    Status (*step)(Runtime *rt);                               /* dtrt_step_run */
+    void (*run)(Runtime *rt, uint32_t node, void *const *ptr); /* one node, and waits for it */
+} DtrtDevice;
+/* Opens the program's device, if it has one. */
+Status dtrt_device_open(Runtime *rt);
+void dtrt_device_close(Runtime *rt);
+/* Places for the data of a step: in the block, or buffers that the device's step copies from. After
+ * the block is there. */
+Status dtrt_staging_open(Runtime *rt);
+void dtrt_staging_free(Runtime *rt);
+uint8_t *dtrt_staging(const Runtime *rt, const DtrtTensor *t);
+/* n bytes at `at` in device memory where the host can read them: `at` itself, or a copy in *own
+ * (grown as need be; the caller frees it). NULL after a message. */
+const void *dtrt_look(const Runtime *rt, const void *at, uint64_t n, void **own, uint64_t *room);
+
 /* ---- options.c ---------------------------------------------------------------------------- */
 typedef struct {
     const char *data, *log, *save, *save_grads, *profile, *resume; /* NULL: not given */
@@ -165,7 +195,6 @@ typedef struct {
     uint64_t scratch_bytes;
 } Loader;
 
-typedef struct Runtime Runtime;
 Status dtrt_loader_open(Runtime *rt);
 void dtrt_loader_free(Loader *l);
 /* Fills inputs and targets of the block for this step (0-based). */
@@ -209,7 +238,7 @@ Status dtrt_sizes_tail(Runtime *rt, uint64_t rows);
 void dtrt_sizes_free(Runtime *rt);
 /* A constant of the model that has another size in this run: cut, or repeated. */
 bool dtrt_is_resized(const Runtime *rt, uint32_t tensor);
-Status dtrt_constant_load(Runtime *rt, uint32_t tensor);
+Status dtrt_constant_load(Runtime *rt, uint32_t tensor, uint8_t *to);
 
 /* ---- dynamic.c: a schedule made at run time ------------------------------------------------- */
 typedef struct {
@@ -256,14 +285,16 @@ void dtrt_block_free(Runtime *rt);
 uint64_t dtrt_type_bytes(DtrtType t);
 uint64_t dtrt_tensor_count(const DtrtTensor *t);
 uint64_t dtrt_tensor_plain_bytes(const DtrtTensor *t);
-/* Largest plain size among packed tensors: what a bounce buffer needs. */
-uint64_t dtrt_packed_max_bytes(const DtrtProgram *p);
-/* Plain row-major bytes into the packed place of a tensor. */
-Status dtrt_tensor_pack(Runtime *rt, const DtrtTensor *t, const void *plain);
-/* Plain row-major bytes of a tensor's contents at `at`; bounce is used when the tensor is packed.
- * NULL when the library cannot unpack. */
-const void *dtrt_tensor_plain(const DtrtProgram *p, const DtrtTensor *t, const void *at,
-                              void *bounce);
+/* What a bounce buffer needs: tensors pass through it that are packed or not in the host's memory.
+ */
+uint64_t dtrt_bounce_bytes(const Runtime *rt);
+/* Where the host writes the plain row-major bytes of a tensor; dtrt_tensor_put brings them to their
+ * place in the block. */
+void *dtrt_tensor_room(const Runtime *rt, const DtrtTensor *t, void *bounce);
+Status dtrt_tensor_put(Runtime *rt, const DtrtTensor *t, void *room);
+/* Plain row-major bytes of a tensor's contents at `at` in device memory, there or in the bounce
+ * buffer. NULL after a message. */
+const void *dtrt_tensor_plain(const Runtime *rt, const DtrtTensor *t, const void *at, void *bounce);
 bool dtrt_read_at(int fd, void *buf, uint64_t n, uint64_t offset); /* all n bytes */
 /* Reads from the payload of the executable. */
 Status dtrt_payload_open(Runtime *rt);
@@ -299,7 +330,9 @@ struct Runtime {
     uint64_t first_step; /* steps that were done before this run */
     Options o;
     DtrtCtx ctx;
-    uint8_t *block;
+    uint8_t *block;    /* in device memory */
+    uint8_t **staging; /* per tensor of the data, or NULL: in the block */
+    uint8_t *staged;   /* what they point into */
     uint64_t block_bytes, library_bytes;
     int exe; /* own executable, or -1 */
     uint64_t payload, payload_bytes;
@@ -323,6 +356,10 @@ Status dtrt_step_open(Runtime *rt);
 void dtrt_step_use(Runtime *rt, int slot); /* the sizes of the next step */
 Status dtrt_step_run(Runtime *rt);
 void dtrt_step_free(Runtime *rt);
+/* Bytes of operand i of a node; its workspace is the last. */
+uint64_t dtrt_operand_bytes(const DtrtProgram *p, const DtrtNode *n, uint32_t i);
+/* The gradient of a parameter at `at` is wanted outside (on_grad): plain, in the host's memory. */
+Status dtrt_gradient_out(Runtime *rt, const DtrtNode *n, const void *at);
 
 /* ---- diagnose.c ------------------------------------------------------------------------------ */
 bool dtrt_all_finite(const float *x, uint64_t n);
@@ -368,8 +405,8 @@ typedef struct {
 Status dtrt_names_open(const DtrtProgram *p, uint32_t roles, TensorNames *x);
 void dtrt_names_free(TensorNames *x);
 const char *dtrt_safetensors_type(DtrtType t);
-/* A buffer of packed_max_bytes for use between steps: the arena when it is large enough. free(*own)
- * later. NULL after a message. */
+/* A bounce buffer for use between steps: the arena when the host sees it and it is large enough.
+ * free(*own) later. NULL after a message. */
 void *dtrt_idle_bounce(Runtime *rt, void **own);
 /* safetensors files: weights, statistics and optimizer state; gradients of one step. */
 Status dtrt_checkpoint_save(Runtime *rt, const char *path, uint64_t steps);

@@ -150,6 +150,7 @@ Status dtrt_labels_scan(Runtime *rt) {
         const DataArray *a = l->feed[i].array;
         if (t->role != DTRT_TARGET || rt->p->nclass <= 0) continue;
         uint64_t per_row = a->row_bytes / dtrt_data_size(a->type);
+        uint8_t *to = dtrt_staging(rt, t);
         uint64_t room = dtrt_tensor_count(t) / per_row;
         for (uint64_t row = 0, n; row < a->rows; row += n) {
             n = dtrt_dataset_span(a, row);
@@ -157,8 +158,8 @@ Status dtrt_labels_scan(Runtime *rt) {
             if (n > room) n = room;
             Status st = dtrt_dataset_rows(a, row, n, l->scratch);
             if (st) return st;
-            dtrt_convert(a->type, l->scratch, t->type, rt->block + t->offset, n * per_row, false);
-            st = dtrt_labels_check(rt->p, a, t->type, rt->block + t->offset, row, n * per_row);
+            dtrt_convert(a->type, l->scratch, t->type, to, n * per_row, false);
+            st = dtrt_labels_check(rt->p, a, t->type, to, row, n * per_row);
             if (st) return st;
         }
     }

@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef enum { FINITE, MINUS_INF, PLUS_INF, NOT_A_NUMBER } Kind;
@@ -40,6 +41,16 @@ static Kind worst(const float *x, uint64_t n, uint64_t *at) {
     return kind;
 }
 
+/* Of n bytes in device memory. */
+static Kind worst_at(const Runtime *rt, const void *at, uint64_t bytes, uint64_t *pos) {
+    void *own = NULL;
+    uint64_t room = 0;
+    const float *x = dtrt_look(rt, at, bytes, &own, &room);
+    Kind kind = x ? worst(x, bytes / sizeof *x, pos) : FINITE;
+    free(own);
+    return kind;
+}
+
 /* Of operands from .. to of a run. */
 static Kind worst_operand(const Runtime *rt, const DtrtRun *r, uint32_t from, uint32_t to,
                           uint32_t *which, uint64_t *at) {
@@ -50,7 +61,7 @@ static Kind worst_operand(const Runtime *rt, const DtrtRun *r, uint32_t from, ui
         int32_t storage = rt->p->operand[n->first + i];
         uint64_t pos = 0;
         if (!x || storage < 0 || rt->p->storage[storage].type != DTRT_F32) continue;
-        Kind k = worst(x, rt->p->storage[storage].bytes / sizeof *x, &pos);
+        Kind k = worst_at(rt, x, rt->p->storage[storage].bytes, &pos);
         if (k <= kind) continue;
         kind = k;
         *which = i - from;
@@ -77,7 +88,10 @@ static Suspect find_suspect(Runtime *rt, uint32_t end) {
         if (n->mutates) continue;
         Kind before = worst_operand(rt, r, 0, n->nin, &which, &at);
         rt->running = (int32_t)r->node;
-        n->run(&rt->ctx, rt->ptr + r->first);
+        if (rt->p->device)
+            rt->p->device->run(rt, r->node, rt->ptr + r->first);
+        else
+            n->run(&rt->ctx, rt->ptr + r->first);
         Kind after = worst_operand(rt, r, n->nin, n->nin + n->nout, &which, &at);
         if (after == FINITE || after <= before || (after != NOT_A_NUMBER && before != FINITE))
             continue;
@@ -94,7 +108,7 @@ static bool report_persistent(const Runtime *rt) {
         const DtrtTensor *t = &rt->p->tensor[i];
         uint64_t at = 0;
         if (t->type != DTRT_F32 || t->role == DTRT_CONST || t->role == DTRT_STATE) continue;
-        Kind k = worst((const float *)(rt->block + t->offset), t->bytes / sizeof(float), &at);
+        Kind k = worst_at(rt, rt->block + t->offset, t->bytes, &at);
         if (k == FINITE) continue;
         bool data = t->role == DTRT_INPUT || t->role == DTRT_TARGET;
         dtrt_error("the %s %s holds %s (element %" PRIu64 ") before any node runs",

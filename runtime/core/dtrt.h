@@ -135,6 +135,13 @@ typedef struct {
     int64_t lo, hi;      /* what it may be */
 } DtrtSymbol;
 
+/* Kernels of a device, compiled: in the payload of the executable. */
+typedef struct {
+    int arch;     /* compute capability, 90 for 9.0: cubins run on it and on later minor versions */
+    bool is_text; /* PTX: for this architecture and all later ones, compiled when it is loaded */
+    uint64_t file_offset, file_bytes;
+} DtrtImage;
+
 typedef struct {
     uint64_t interface; /* DTRT_INTERFACE (dtrt_interface.h) of the dtrc that wrote the tables.
                            First, where every version looks for it */
@@ -183,6 +190,11 @@ typedef struct {
     const DtrtRefNode *refnode;
     const DtrtRefValue *refvalue;
     int ref_output; /* value number of the model output that the loss reads */
+    /* A target whose memory the host does not see; NULL: the processor itself. */
+    const struct DtrtDevice *device;
+    uint32_t nimage;
+    const DtrtImage *image; /* cubins, then text */
+    bool tf32;              /* convolutions and products may round their inputs to TF32 */
 } DtrtProgram;
 
 int dtrt_main(const DtrtProgram *p, int argc, char **argv);

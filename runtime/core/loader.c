@@ -75,7 +75,7 @@ static Status stage_feed(Runtime *rt, const Feed *f, uint64_t first, uint64_t ro
     const DtrtTensor *t = &rt->p->tensor[f->tensor];
     const DataArray *a = f->array;
     uint64_t elem = dtrt_type_bytes(t->type), per_row = a->row_bytes / dtrt_data_size(a->type);
-    uint8_t *to = rt->block + t->offset;
+    uint8_t *to = dtrt_staging(rt, t);
     bool direct = dtrt_same_type(a->type, t->type); /* straight to its place */
     for (uint64_t done = 0, len, row; done < rows; done += len) {
         len = run_length(l, a, first + done, rows - done, direct, &row);

@@ -47,10 +47,12 @@ static Status open_all(Runtime *rt) {
     if (st) return st;
     set_context(rt);
     st = dtrt_payload_open(rt);
+    if (!st) st = dtrt_device_open(rt);
     if (!st) st = dtrt_sizes_open(rt);
     if (!st) st = dtrt_sizes_needs(rt);
     if (!st) st = dtrt_choose(rt);
     if (!st) st = dtrt_block_load(rt);
+    if (!st) st = dtrt_staging_open(rt);
     if (!st && rt->o.resume) st = dtrt_resume_load(rt);
     if (!st) st = dtrt_loader_open(rt);
     if (!st && rt->o.resume) dtrt_resume_notes(rt);
@@ -65,7 +67,9 @@ static Status open_all(Runtime *rt) {
 static void free_all(Runtime *rt) {
     dtrt_loader_free(&rt->loader);
     dtrt_step_free(rt);
+    dtrt_staging_free(rt);
     dtrt_block_free(rt);
+    dtrt_device_close(rt);
     dtrt_dynamic_free(&rt->dynamic);
     dtrt_dynamic_free(&rt->tail_dynamic);
     dtrt_sizes_free(rt);

@@ -302,7 +302,7 @@ static uint64_t source_of(const DtrtTensor *t, const DtrtTensor *compiled, uint6
     return at;
 }
 
-Status dtrt_constant_load(Runtime *rt, uint32_t tensor) {
+Status dtrt_constant_load(Runtime *rt, uint32_t tensor, uint8_t *to) {
     const DtrtTensor *t = &rt->p->tensor[tensor], *c = &rt->compiled->tensor[tensor];
     uint64_t n = dtrt_tensor_count(t), size = dtrt_type_bytes(t->type);
     if (c->file_bytes != dtrt_tensor_plain_bytes(c)) {
@@ -310,7 +310,7 @@ Status dtrt_constant_load(Runtime *rt, uint32_t tensor) {
                    dtrt_name_str(c->name), c->file_bytes, dtrt_tensor_plain_bytes(c));
         return ST_DATA;
     }
-    uint8_t *file = malloc(c->file_bytes), *to = rt->block + t->offset;
+    uint8_t *file = malloc(c->file_bytes);
     if (!file) return dtrt_no_memory(c->file_bytes);
     Status st = dtrt_payload_read(rt, c->file_offset, file, c->file_bytes);
     for (uint64_t k = 0; k < n && !st; k++)

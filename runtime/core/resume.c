@@ -126,10 +126,10 @@ static bool find_bytes(Runtime *rt, const DtrtTensor *t, const char *name, const
 }
 
 static Status load_tensor(Runtime *rt, const DtrtTensor *t, uint64_t at, void *bounce) {
-    void *to = t->conv < 0 ? rt->block + t->offset : bounce;
+    void *to = dtrt_tensor_room(rt, t, bounce);
     if (!dtrt_read_at(rt->resume.fd, to, dtrt_tensor_plain_bytes(t), at))
         return bad(rt, "it ends early");
-    return t->conv < 0 ? ST_OK : dtrt_tensor_pack(rt, t, bounce);
+    return dtrt_tensor_put(rt, t, to);
 }
 
 /* A file without any optimizer state leaves zeros there, as at the start of training. */

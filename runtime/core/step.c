@@ -34,7 +34,7 @@ static void fill_nan(Runtime *rt, uint64_t offset, uint64_t bytes) {
     memset(rt->block + offset, 0xff, bytes);
 }
 
-static uint64_t operand_bytes(const DtrtProgram *p, const DtrtNode *n, uint32_t i) {
+uint64_t dtrt_operand_bytes(const DtrtProgram *p, const DtrtNode *n, uint32_t i) {
     if (i == n->nin + n->nout) return n->workspace;
     int32_t storage = p->operand[n->first + i];
     return storage < 0 ? 0 : p->storage[storage].bytes;
@@ -45,17 +45,23 @@ static bool overlaps_input(const DtrtProgram *p, const DtrtNode *n, const uint64
                            uint64_t at, uint64_t bytes) {
     for (uint32_t i = 0; i < n->nin; i++)
         if (addr[i] != DTRT_NOWHERE && addr[i] < at + bytes &&
-            at < addr[i] + operand_bytes(p, n, i))
+            at < addr[i] + dtrt_operand_bytes(p, n, i))
             return true;
     return false;
 }
 
 static void fill_operands(Runtime *rt, const DtrtNode *n, const uint64_t *addr) {
     for (uint32_t i = n->nin; i <= n->nin + n->nout; i++) {
-        uint64_t bytes = operand_bytes(rt->p, n, i);
+        uint64_t bytes = dtrt_operand_bytes(rt->p, n, i);
         if (addr[i] != DTRT_NOWHERE && !overlaps_input(rt->p, n, addr, addr[i], bytes))
             fill_nan(rt, addr[i], bytes);
     }
+}
+
+Status dtrt_gradient_out(Runtime *rt, const DtrtNode *n, const void *at) {
+    if (!rt->on_grad) return ST_OK;
+    const float *plain = dtrt_tensor_plain(rt, &rt->p->tensor[n->param], at, rt->bounce);
+    return plain ? rt->on_grad(rt, n->param, plain) : ST_MACHINE;
 }
 
 /* Update nodes: input 1 is the gradient, in the layout of its parameter. */
@@ -63,14 +69,12 @@ static Status take_gradient(Runtime *rt, const DtrtNode *n, void *const *ptr, ui
     const DtrtProgram *p = rt->p;
     const DtrtTensor *t = &p->tensor[n->param];
     const float *g = ptr[1];
-    if (!dtrt_all_finite(g, operand_bytes(p, n, 1) / sizeof *g)) {
+    if (!dtrt_all_finite(g, dtrt_operand_bytes(p, n, 1) / sizeof *g)) {
         char what[160];
         snprintf(what, sizeof what, "the gradient of %s", dtrt_name_str(t->name));
         return dtrt_diagnose(rt, step, what);
     }
-    if (!rt->on_grad) return ST_OK;
-    const float *plain = dtrt_tensor_plain(p, t, g, rt->bounce);
-    return plain ? rt->on_grad(rt, n->param, plain) : ST_MACHINE;
+    return dtrt_gradient_out(rt, n, g);
 }
 
 static void run_timed(Runtime *rt, const DtrtNode *n, void *const *ptr) {
@@ -101,6 +105,7 @@ static Status run_node(Runtime *rt, const DtrtRun *r, uint32_t step) {
 Status dtrt_step_run(Runtime *rt) {
     const DtrtSchedule *s = rt->s;
     rt->hits = rt->counted = 0;
+    if (rt->p->device) return rt->p->device->step(rt);
     for (uint32_t i = 0; i < s->nstep; i++) {
         const DtrtStep *now = &s->step[i];
         if (now->run < 0) {
@@ -163,7 +168,7 @@ Status dtrt_step_open(Runtime *rt) {
     rt->logits_step = UINT32_MAX;
     if (rt->p->logits_storage >= 0)
         rt->logits_at = find_made(rt, rt->p->logits_storage, false, &rt->logits_step);
-    if (rt->o.hard) fill_nan(rt, rt->p->persistent_bytes, s->arena_bytes);
+    if (rt->o.hard && !rt->p->device) fill_nan(rt, rt->p->persistent_bytes, s->arena_bytes);
     if (!rt->o.profile || rt->profile) return ST_OK;
     rt->profile = calloc(rt->p->nnode + 1, sizeof *rt->profile);
     return rt->profile ? ST_OK : dtrt_no_memory(rt->p->nnode * sizeof *rt->profile);

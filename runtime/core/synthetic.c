@@ -52,7 +52,7 @@ int64_t dtrt_synthetic_limit(const DtrtProgram *p, int tensor) {
 
 void dtrt_synthetic_fill(Runtime *rt, const Feed *f, uint64_t step) {
     const DtrtTensor *t = &rt->p->tensor[f->tensor];
-    uint8_t *at = rt->block + t->offset;
+    uint8_t *at = dtrt_staging(rt, t);
     int64_t n = (int64_t)dtrt_tensor_count(t);
     uint32_t key = KEY_BASE + (uint32_t)f->tensor;
     bool bit = t->role == DTRT_TARGET && !strcmp(rt->p->loss_kind, "bce-logits");

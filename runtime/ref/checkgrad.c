@@ -222,11 +222,11 @@ Status dtrt_check_grad(Runtime *rt) {
     const DtrtProgram *p = rt->p;
     static Ref r; /* static: still reachable when a kernel ends the run */
     float **g = calloc(p->ntensor + 1, sizeof *g);
-    rt->bounce = malloc(dtrt_packed_max_bytes(p) + 1);
+    rt->bounce = malloc(dtrt_bounce_bytes(rt) + 1);
     r = (Ref){.p = p};
     if (!g || !rt->bounce) {
         free(g);
-        return dtrt_no_memory(dtrt_packed_max_bytes(p));
+        return dtrt_no_memory(dtrt_bounce_bytes(rt));
     }
     dtrt_note("the reference works in double precision; its memory is outside the budget");
     rt->on_grad = keep_gradient;

@@ -85,9 +85,12 @@ static double *to_double(DtrtType type, const void *src, uint64_t n) {
 }
 
 static double *load_tensor(Runtime *rt, const DtrtTensor *t) {
-    void *bounce = t->conv >= 0 ? malloc(dtrt_tensor_plain_bytes(t)) : NULL;
-    const void *plain =
-        t->conv < 0 || bounce ? dtrt_tensor_plain(rt->p, t, rt->block + t->offset, bounce) : NULL;
+    void *bounce = malloc(dtrt_bounce_bytes(rt) + 1);
+    const void *plain = NULL;
+    if (t->role == DTRT_INPUT || t->role == DTRT_TARGET)
+        plain = dtrt_staging(rt, t);
+    else if (bounce)
+        plain = dtrt_tensor_plain(rt, t, rt->block + t->offset, bounce);
     double *v = plain ? to_double(t->type, plain, dtrt_tensor_count(t)) : NULL;
     free(bounce);
     return v;

@@ -1,0 +1,64 @@
+/* device.c - memory that the host may not see. Targets without a DtrtDevice work in the host's
+ * memory, and everything here comes down to the address itself. */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+Status dtrt_device_open(Runtime *rt) {
+    return rt->p->device ? rt->p->device->open(rt) : ST_OK;
+}
+
+void dtrt_device_close(Runtime *rt) {
+    if (rt->p->device) rt->p->device->close(rt);
+}
+
+static bool is_data(const DtrtTensor *t) {
+    return t->role == DTRT_INPUT || t->role == DTRT_TARGET;
+}
+
+/* The compiled sizes and those of this run differ: room for the larger. */
+static uint64_t staging_bytes(const Runtime *rt, uint32_t i) {
+    uint64_t n = is_data(&rt->p->tensor[i]) ? rt->p->tensor[i].bytes : 0;
+    return (n + DTRT_ALIGN - 1) / DTRT_ALIGN * DTRT_ALIGN;
+}
+
+Status dtrt_staging_open(Runtime *rt) {
+    const DtrtProgram *p = rt->p;
+    uint64_t total = 0;
+    if (!p->device) return ST_OK;
+    for (uint32_t i = 0; i < p->ntensor; i++) total += staging_bytes(rt, i);
+    rt->staging = calloc(p->ntensor + 1, sizeof *rt->staging);
+    rt->staged = p->device->alloc_host(total);
+    if (!rt->staging || !rt->staged) return dtrt_no_memory(total);
+    memset(rt->staged, 0, total);
+    uint8_t *at = rt->staged;
+    for (uint32_t i = 0; i < p->ntensor; i++) {
+        if (!is_data(&p->tensor[i])) continue;
+        rt->staging[i] = at;
+        at += staging_bytes(rt, i);
+    }
+    return ST_OK;
+}
+
+void dtrt_staging_free(Runtime *rt) {
+    if (rt->staged) rt->p->device->release_host(rt->staged);
+    free(rt->staging);
+    rt->staged = NULL;
+    rt->staging = NULL;
+}
+
+uint8_t *dtrt_staging(const Runtime *rt, const DtrtTensor *t) {
+    return rt->staging ? rt->staging[t - rt->p->tensor] : rt->block + t->offset;
+}
+
+const void *dtrt_look(const Runtime *rt, const void *at, uint64_t n, void **own, uint64_t *room) {
+    if (!rt->p->device) return at;
+    if (n > *room || !*own) {
+        free(*own);
+        *own = malloc(n + 1);
+        *room = *own ? n : 0;
+        if (!*own) dtrt_no_memory(n);
+    }
+    return *own && !rt->p->device->read(*own, at, n) ? *own : NULL;
+}
