@@ -3,7 +3,7 @@
  *
  * The compiler is run without a shell. Everything is made under a temporary name beside the result
  * and renamed at the end, so an earlier executable stays whole when something fails. What the
- * linker needs stands in link-flags.txt beside the library. */
+ * linker needs stands in link-flags-TARGET.txt beside the library. */
 #include "gen.h"
 
 #include <errno.h>
@@ -33,8 +33,12 @@ static void add_words(Arena *a, Words *w, const char *s) {
 
 static const char *link_flags(Arena *a, const CgOptions *o) {
     size_t n;
-    char *s = file_read(a, arena_printf(a, "%s/link-flags.txt", o->lib_dir), FLAGS_MAX, &n);
-    return s ? s : "-ldtrt -ldnnl -lz -fopenmp -lm";
+    bool cuda = o->target == TARGET_CUDA;
+    const char *file = arena_printf(a, "%s/link-flags-%s.txt", o->lib_dir, cuda ? "cuda" : "cpu");
+    char *s = file_read(a, file, FLAGS_MAX, &n);
+    if (s) return s;
+    return cuda ? "-ldtrt_cuda -ldtrt -lcjson -lz -fopenmp -ldl -lm"
+                : "-ldtrt_cpu -ldtrt -ldnnl -lcjson -lz -fopenmp -lm";
 }
 
 void cg_print_makefile(Gen *g, Text *t) {

@@ -11,16 +11,30 @@ typedef struct {
     uint32_t symbols; /* that its numbers depend on: bit i for symbol i */
 } GenObject;
 
+/* Kernels compiled for one architecture. */
+typedef struct {
+    int arch;
+    bool is_text;
+    const void *bytes;
+    uint64_t n, file_offset;
+} GenImage;
+
 /* Text with expressions in the program's symbols. */
 typedef struct {
     const char *text;
     uint32_t symbols;
 } GenText;
 
-/* A loop function (parameters, body) and the arguments of a node's call. */
+/* A loop function (parameters, body) and the arguments of a node's call; for a device, the body
+ * launches kernels. In both texts KERNEL_NUMBER stands for the number of the loop, and behind the
+ * parameters of a kernel, and the arguments of a launch, SYMBOL_ for those of the program's symbols
+ * that the kernel uses. */
 typedef struct {
-    const char *params, *text, *args;
+    const char *params, *text, *args, *kernels;
 } GenLoop;
+#define KERNEL_NUMBER '@'
+#define SYMBOL_PARAMS '\1'
+#define SYMBOL_ARGS '\2'
 
 typedef struct {
     Arena *a;
@@ -37,6 +51,7 @@ typedef struct {
     const Graph *const *at;
     /* kernels.c */
     VEC(GenText) loop; /* generic loops: text after the name, parameters first */
+    VEC(GenText) loop_kernels; /* of each loop, for a device */
     VEC(GenText) body; /* node functions k0, k1, ... */
     VEC(GenObject) object;
     Map *loop_by_text, *body_by_text, *object_by_text;
@@ -52,6 +67,9 @@ typedef struct {
     uint32_t *ref_tensor;    /* per value of fwd: its persistent tensor, or NO_ID */
     uint64_t *ref_offset;    /* per value of fwd: payload offset of a constant that is no tensor */
     uint64_t payload_bytes;
+    /* cuda_kernels.c */
+    const char *kernels; /* the text of all kernels */
+    VEC(GenImage) image;
     uint32_t nnode, noperand, nrun, naddr, nstep;
     NodeId *graph_node; /* per node of the program */
 } Gen;
@@ -75,6 +93,14 @@ const char *cg_ctype(DType d); /* float, int64_t, int32_t, uint8_t */
 /* The loop of node n (op_is_loop). by_columns: how a reduction goes, where there is a choice. */
 void cg_loop(Arena *a, const Graph *g, const Node *n, bool by_columns, GenLoop *out);
 
+/* ---- cuda_loops.c ---- */
+void cg_cuda_loop(Arena *a, const Graph *g, const Node *n, bool by_columns, GenLoop *out);
+
+/* ---- cuda_kernels.c ---- */
+/* Fills kernels and image; after cg_kernels. False after a message. */
+bool cg_cuda_images(Gen *g);
+void cg_print_images(Gen *g, Text *t);
+
 /* ---- several.c: one text for several sizes ---- */
 /* One text from those at each point; false with the reason in g->one_size. */
 bool cg_merge(Gen *g, const char *const *text, GenText *out);
@@ -85,6 +111,8 @@ void cg_print_size_fields(const Gen *g, Text *t);
 
 /* ---- kernels.c ---- */
 bool cg_kernels(Gen *g);                /* fills the tables above */
+/* A loop's text or its kernels, with what stands for numbers and symbols filled in. */
+void cg_print_loop(const Gen *g, const char *text, uint32_t number, Text *t);
 void cg_print_kernels(Gen *g, Text *t); /* objects, loops, node functions, init, pack, unpack */
 
 /* ---- tables.c ---- */

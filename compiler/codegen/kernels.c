@@ -57,15 +57,23 @@ static uint32_t add_object(Gen *g, const char *type, const GenText *init) {
     return id;
 }
 
-static uint32_t add_text(Gen *g, Map *by_text, const GenText *x, bool body) {
-    uint32_t id = map_get(by_text, x->text);
+static uint32_t add_body(Gen *g, const GenText *x) {
+    uint32_t id = map_get(g->body_by_text, x->text);
     if (id != NO_ID) return id;
-    id = body ? g->body.n : g->loop.n;
-    map_put(by_text, x->text, id);
-    if (body)
-        VEC_PUSH(g->a, g->body, *x);
-    else
-        VEC_PUSH(g->a, g->loop, *x);
+    id = g->body.n;
+    map_put(g->body_by_text, x->text, id);
+    VEC_PUSH(g->a, g->body, *x);
+    return id;
+}
+
+static uint32_t add_loop(Gen *g, const GenText *x, const GenText *kernels) {
+    const char *key = arena_printf(g->a, "%s%s", x->text, kernels->text);
+    uint32_t id = map_get(g->loop_by_text, key);
+    if (id != NO_ID) return id;
+    id = g->loop.n;
+    map_put(g->loop_by_text, key, id);
+    VEC_PUSH(g->a, g->loop, *x);
+    VEC_PUSH(g->a, g->loop_kernels, *kernels);
     return id;
 }
 
@@ -145,13 +153,16 @@ static bool emit_call(Gen *g, NodeId id, GenText *out) {
 
 /* The loop in one form: "loop3(c, p, 64 * N, 3)". */
 static bool emit_form(Gen *g, NodeId id, bool by_columns, GenText *call) {
-    const char *text[SIZES_MAX_COEFS + SIZES_MAX_CHECKS], *args[SIZES_MAX_COEFS + SIZES_MAX_CHECKS];
-    GenText body, loop;
+    const char *text[SIZES_MAX_COEFS + SIZES_MAX_CHECKS], *args[SIZES_MAX_COEFS + SIZES_MAX_CHECKS],
+        *kernel[SIZES_MAX_COEFS + SIZES_MAX_CHECKS];
+    GenText body, loop, kernels = {"", 0};
     GenLoop l = {0};
+    bool cuda = g->o->target == TARGET_CUDA;
     for (uint32_t k = 0; k < g->npoint; k++) {
         const char *params = l.params;
-        cg_loop(g->a, g->at[k], &g->at[k]->node[id], by_columns, &l);
+        (cuda ? cg_cuda_loop : cg_loop)(g->a, g->at[k], &g->at[k]->node[id], by_columns, &l);
         text[k] = l.text;
+        kernel[k] = l.kernels;
         args[k] = l.args;
         if (k && strcmp(params, l.params)) {
             g->one_size = arena_printf(g->a, "the axes of its loop depend on it");
@@ -159,6 +170,8 @@ static bool emit_form(Gen *g, NodeId id, bool by_columns, GenText *call) {
         }
     }
     TRY(cg_merge(g, text, &body));
+    if (cuda) TRY(cg_merge(g, kernel, &kernels));
+    body.symbols |= kernels.symbols;
     Text t;
     text_init(&t, g->a);
     text_add(&t, "%s {\n", l.params);
@@ -167,7 +180,7 @@ static bool emit_form(Gen *g, NodeId id, bool by_columns, GenText *call) {
     loop = (GenText){t.at, body.symbols};
     TRY(cg_merge(g, args, call));
     call->text =
-        arena_printf(g->a, "loop%u%s", add_text(g, g->loop_by_text, &loop, false), call->text);
+        arena_printf(g->a, "loop%u%s", add_loop(g, &loop, &kernels), call->text);
     return true;
 }
 
@@ -289,7 +302,7 @@ static bool emit_node(Gen *g, NodeId id) {
     cg_declare_symbols(g, text.symbols, "c->dim", &t);
     text_str(&t, text.text);
     body = (GenText){t.at, text.symbols};
-    g->node_body[id] = add_text(g, g->body_by_text, &body, true);
+    g->node_body[id] = add_body(g, &body);
     return true;
 }
 
@@ -302,7 +315,7 @@ static void fill_state_convs(Gen *g) {
 }
 
 static bool emit_nodes(Gen *g) {
-    g->loop.n = g->body.n = g->object.n = 0;
+    g->loop.n = g->loop_kernels.n = g->body.n = g->object.n = 0;
     g->loop_by_text = map_new(g->a);
     g->body_by_text = map_new(g->a);
     g->object_by_text = map_new(g->a);
@@ -401,6 +414,21 @@ static void print_bodies(const Gen *g, Text *t) {
     text_char(t, '\n');
 }
 
+void cg_print_loop(const Gen *g, const char *text, uint32_t number, Text *t) {
+    uint32_t symbols = g->loop_kernels.at[number].symbols;
+    for (const char *s = text; *s; s++) {
+        if (*s == KERNEL_NUMBER)
+            text_add(t, "%u", number);
+        else if (*s != SYMBOL_PARAMS && *s != SYMBOL_ARGS)
+            text_char(t, *s);
+        else
+            for (uint32_t i = 0; g->sizes && i < g->sizes->nsym; i++)
+                if (symbols >> i & 1)
+                    text_add(t, *s == SYMBOL_PARAMS ? ", int64_t %s" : ", (void *)&%s",
+                             g->sizes->sym[i].id);
+    }
+}
+
 void cg_print_kernels(Gen *g, Text *t) {
     text_str(t, "/* ---- library objects, for each set of sizes: init fills them ---- */\n");
     for (uint32_t i = 0; i < g->object.n; i++)
@@ -409,8 +437,11 @@ void cg_print_kernels(Gen *g, Text *t) {
         t,
         "\n/* ---- loops: elementwise operators and sums over rows, shared by nodes that differ in "
         "size only ---- */\n");
-    for (uint32_t i = 0; i < g->loop.n; i++)
-        text_add(t, "static LOOP void loop%u%s\n", i, g->loop.at[i].text);
+    for (uint32_t i = 0; i < g->loop.n; i++) {
+        text_add(t, "static LOOP void loop%u", i);
+        cg_print_loop(g, g->loop.at[i].text, i, t);
+        text_char(t, '\n');
+    }
     text_str(t, "/* ---- nodes: p holds inputs, outputs, workspace ---- */\n");
     print_bodies(g, t);
     print_init(g, t);

@@ -13,69 +13,11 @@
  *
  * Operands may be in place: pointers are not restrict; `omp simd` is right all the same, because an
  * output may only alias an input element for element. */
-#include "gen.h"
+#include "loop.h"
 
 #include <assert.h>
 
 enum { COLUMN_BLOCK = 256, SUM_BLOCK = 512, PAR_CHEAP = 32768, PAR_COSTLY = 4096 };
-
-typedef enum { FLAT, ROWS, SUMS, COLUMNS } Form;
-
-typedef struct {
-    Arena *a;
-    const Graph *g;
-    const Node *n;
-    LoopNest l;
-    Form form;
-    Text *t;
-    uint32_t nop;      /* operands: inputs, then outputs */
-    uint32_t last;     /* innermost axis */
-    bool full_sum;     /* SUMS with no kept axis: scalars are accumulated */
-    const char *in_at; /* how a moving operand is indexed: "i" or "e" */
-} Loop;
-
-static bool is_given(const Loop *w, uint32_t k) {
-    return (k < w->n->nin ? w->n->in[k] : w->n->out[k - w->n->nin]) != NO_ID;
-}
-
-static DType operand_type(const Loop *w, uint32_t k) {
-    return w->g->value[k < w->n->nin ? w->n->in[k] : w->n->out[k - w->n->nin]].dtype;
-}
-
-static bool is_sum(const FusedInst *in) {
-    return (op_def(in->op)->flags & OPF_COLREDUCE) != 0;
-}
-
-static bool out_is_sum(const Loop *w, uint32_t o) {
-    return is_sum(&w->l.body.inst[w->l.body.out_inst[o]]);
-}
-
-/* Operands that the walking code points at: all inputs and elementwise outputs. */
-static bool is_walked(const Loop *w, uint32_t k) {
-    return is_given(w, k) && (k < w->n->nin || !out_is_sum(w, k - w->n->nin));
-}
-
-static bool moves(const Loop *w, uint32_t k, uint32_t axis) {
-    return w->l.moves[k] >> axis & 1;
-}
-
-static bool moves_everywhere(const Loop *w, uint32_t k) {
-    return w->l.moves[k] == (1u << w->l.naxis) - 1;
-}
-
-static uint32_t acc_count(const FusedInst *in) {
-    uint32_t n = 0;
-    while (n < 3 && op_def(in->op)->acc[n]) n++;
-    return n;
-}
-
-/* "n1 * n2" for axes from..to; "1" when empty. */
-static const char *product(const Loop *w, uint32_t from, uint32_t to) {
-    Text t;
-    text_init(&t, w->a);
-    for (uint32_t i = from; i < to; i++) text_add(&t, "%sn%u", i > from ? " * " : "", i);
-    return from < to ? t.at : "1";
-}
 
 static void begin_shares(const Loop *w, const char *total) {
     bool cheap = true;
@@ -89,59 +31,16 @@ static void begin_shares(const Loop *w, const char *total) {
 
 static void load_inputs(const Loop *w, const char *pad) {
     for (uint32_t k = 0; k < w->n->nin; k++) {
-        if (!is_given(w, k) || !moves(w, k, w->last)) continue;
-        text_add(w->t, "%sconst %s v%u = %s%u[%s];\n", pad, cg_ctype(operand_type(w, k)), k,
+        if (!loop_is_given(w, k) || !loop_moves(w, k, w->last)) continue;
+        text_add(w->t, "%sconst %s v%u = %s%u[%s];\n", pad, cg_ctype(loop_type(w, k)), k,
                  w->form == FLAT ? "a" : "q", k, w->in_at);
-    }
-}
-
-/* Operand of an instruction as text: an input or an earlier result. */
-static const char *arg_name(const Loop *w, uint32_t arg) {
-    if (arg < w->n->nin) return arena_printf(w->a, "v%u", arg);
-    return arena_printf(w->a, "t%u", arg - w->n->nin);
-}
-
-static ExprNames inst_names(const Loop *w, uint32_t k, bool is_float) {
-    const FusedInst *in = &w->l.body.inst[k];
-    const OpDef *d = op_def(in->op);
-    const char **arg = ARENA_ARRAY(w->a, const char *, in->narg + 1);
-    for (uint32_t i = 0; i < in->narg; i++) arg[i] = arg_name(w, in->arg[i]);
-    ExprNames e = {.arg = arg, .narg = in->narg};
-    for (uint32_t i = 0; i < 3; i++) {
-        if (d->p[i] == A_COUNT) continue;
-        const Attr *at = attr_find(in->attr, in->nattr, d->p[i]);
-        double v = !at ? d->dflt[i] : at->is_float ? at->f[0] : (double)at->i[0];
-        e.p[i] = cg_number(w->a, v, is_float);
-    }
-    e.key = arena_printf(w->a, "key%u", k);
-    e.index = w->form == FLAT ? "(uint64_t)i" : "(uint64_t)(i + e)";
-    return e;
-}
-
-static void compute(const Loop *w, const char *pad) {
-    const FusedBody *b = &w->l.body;
-    uint32_t acc = 0;
-    for (uint32_t k = 0; k < b->ninst; k++) {
-        const OpDef *d = op_def(b->inst[k].op);
-        ExprNames e = inst_names(w, k, true);
-        if (!is_sum(&b->inst[k])) {
-            text_add(w->t, "%sconst %s t%u = ", pad, cg_ctype(b->inst[k].dtype), k);
-            cg_expr(w->t, d->expr, &e);
-            text_add(w->t, "; /* %s */\n", d->name);
-            continue;
-        }
-        for (uint32_t i = 0; i < acc_count(&b->inst[k]); i++, acc++) {
-            text_add(w->t, "%ssum%u%s += (double)(", pad, acc, w->full_sum ? "" : "[e]");
-            cg_expr(w->t, d->acc[i], &e);
-            text_add(w->t, "); /* %s */\n", d->name);
-        }
     }
 }
 
 static void store_outputs(const Loop *w, const char *pad) {
     for (uint32_t o = 0; o < w->n->nout; o++) {
         uint32_t k = w->n->nin + o;
-        if (!is_walked(w, k)) continue;
+        if (!loop_is_walked(w, k)) continue;
         text_add(w->t, "%s%s%u[%s] = t%u;\n", pad, w->form == FLAT ? "a" : "q", k, w->in_at,
                  w->l.body.out_inst[o]);
     }
@@ -149,7 +48,7 @@ static void store_outputs(const Loop *w, const char *pad) {
 
 static void inner(const Loop *w, const char *pad) {
     load_inputs(w, pad);
-    compute(w, pad);
+    loop_compute(w, pad);
     store_outputs(w, pad);
 }
 
@@ -157,10 +56,10 @@ static void inner(const Loop *w, const char *pad) {
 
 static void declare_operands(const Loop *w) {
     for (uint32_t k = 0; k < w->nop; k++) {
-        if (!is_given(w, k)) continue;
+        if (!loop_is_given(w, k)) continue;
         bool in = k < w->n->nin;
         text_add(w->t, "    %s%s *const a%u = p[%u];\n", in ? "const " : "",
-                 cg_ctype(operand_type(w, k)), k, k);
+                 cg_ctype(loop_type(w, k)), k, k);
     }
     for (uint32_t k = 0; k < w->l.body.ninst; k++) {
         if (op_def(w->l.body.inst[k].op)->cls != CLS_RANDOM) continue;
@@ -171,16 +70,16 @@ static void declare_operands(const Loop *w) {
 
 /* Operand k's element at the start of a piece, from coordinates x0.. of the outer axes. */
 static const char *piece_offset(const Loop *w, uint32_t k) {
-    if (moves_everywhere(w, k)) return "i";
+    if (loop_moves_everywhere(w, k)) return "i";
     Text t;
     text_init(&t, w->a);
     for (uint32_t ax = 0; ax < w->last; ax++) {
-        if (!moves(w, k, ax)) continue;
+        if (!loop_moves(w, k, ax)) continue;
         text_add(&t, "%sx%u", t.n ? " + " : "", ax);
         for (uint32_t j = ax + 1; j <= w->last; j++)
-            if (moves(w, k, j)) text_add(&t, " * n%u", j);
+            if (loop_moves(w, k, j)) text_add(&t, " * n%u", j);
     }
-    if (moves(w, k, w->last)) text_add(&t, "%sj", t.n ? " + " : "");
+    if (loop_moves(w, k, w->last)) text_add(&t, "%sj", t.n ? " + " : "");
     return t.n ? t.at : "0";
 }
 
@@ -189,10 +88,10 @@ static const char *piece_offset(const Loop *w, uint32_t k) {
 static void open_piece(const Loop *w, const char *pad) {
     uint32_t wanted = 0;
     for (uint32_t k = 0; k < w->nop; k++)
-        if (is_walked(w, k) && !moves_everywhere(w, k)) wanted |= w->l.moves[k];
+        if (loop_is_walked(w, k) && !loop_moves_everywhere(w, k)) wanted |= w->l.moves[k];
     for (uint32_t ax = 0; ax < w->last; ax++) {
         if (!(wanted >> ax & 1)) continue;
-        const char *inside = product(w, ax + 1, w->last + 1);
+        const char *inside = loop_product(w, ax + 1, w->last + 1);
         text_add(w->t,
                  ax + 1 < w->last ? "%sconst int64_t x%u = i / (%s)"
                                   : "%sconst int64_t x%u = i / %s",
@@ -200,11 +99,11 @@ static void open_piece(const Loop *w, const char *pad) {
         text_add(w->t, ax ? " %% n%u;\n" : ";\n", ax);
     }
     for (uint32_t k = 0; k < w->nop; k++) {
-        if (!is_walked(w, k)) continue;
-        const char *type = cg_ctype(operand_type(w, k)), *at = piece_offset(w, k);
+        if (!loop_is_walked(w, k)) continue;
+        const char *type = cg_ctype(loop_type(w, k)), *at = piece_offset(w, k);
         if (k >= w->n->nin)
             text_add(w->t, "%s%s *const q%u = a%u + %s;\n", pad, type, k, k, at);
-        else if (moves(w, k, w->last))
+        else if (loop_moves(w, k, w->last))
             text_add(w->t, "%sconst %s *const q%u = a%u + %s;\n", pad, type, k, k, at);
         else
             text_add(w->t, "%sconst %s v%u = a%u[%s];\n", pad, type, k, k, at);
@@ -214,7 +113,7 @@ static void open_piece(const Loop *w, const char *pad) {
 static void simd_loop(const Loop *w, const char *pad) {
     const char *deeper = arena_printf(w->a, "%s    ", pad);
     text_str(w->t, "#pragma omp simd");
-    if (w->full_sum) {
+    if (w->scalar_sums) {
         text_str(w->t, " reduction(+ : ");
         for (uint32_t i = 0; i < w->l.nacc; i++) text_add(w->t, "%ssum%u", i ? ", " : "", i);
         text_str(w->t, ")");
@@ -242,34 +141,12 @@ static void share_of(const Loop *w, const char *total) {
              total, total);
 }
 
-/* Results of all reductions for column `at`, from sums that are in scope under the given suffix. */
-static void finish_sums(const Loop *w, const char *pad, const char *suffix, const char *at) {
-    Arena *a = w->a;
-    const FusedBody *b = &w->l.body;
-    for (uint32_t o = 0; o < w->n->nout; o++) {
-        if (!is_given(w, w->n->nin + o) || !out_is_sum(w, o)) continue;
-        uint32_t base = 0;
-        for (uint32_t k = 0; k < b->out_inst[o]; k++)
-            if (is_sum(&b->inst[k])) base += acc_count(&b->inst[k]);
-        const char *sum[3];
-        for (uint32_t i = 0; i < 3; i++) sum[i] = arena_printf(a, "sum%u%s", base + i, suffix);
-        ExprNames e = inst_names(w, b->out_inst[o], false);
-        e.narg = 0;
-        e.sum = sum;
-        e.rows = "rows";
-        text_add(w->t, "%sa%u[%s] = (float)(", pad, w->n->nin + o, at);
-        cg_expr(w->t, op_def(b->inst[b->out_inst[o]].op)->fin[b->out_res[o]], &e);
-        text_str(w->t, ");\n");
-    }
-}
-
 /* ---- the four forms ---- */
 
-static void emit_flat(Loop *w) {
-    w->in_at = "i";
+static void emit_flat(const Loop *w) {
     for (uint32_t k = 0; k < w->n->nin; k++)
-        if (is_given(w, k) && !moves(w, k, 0))
-            text_add(w->t, "    const %s v%u = a%u[0];\n", cg_ctype(operand_type(w, k)), k, k);
+        if (loop_is_given(w, k) && !loop_moves(w, k, 0))
+            text_add(w->t, "    const %s v%u = a%u[0];\n", cg_ctype(loop_type(w, k)), k, k);
     bool cheap = true;
     for (uint32_t k = 0; k < w->l.body.ninst; k++)
         cheap &= (op_def(w->l.body.inst[k].op)->flags & OPF_CHEAP) != 0;
@@ -281,7 +158,7 @@ static void emit_flat(Loop *w) {
 }
 
 static void emit_rows(const Loop *w) {
-    text_add(w->t, "    const int64_t total = %s;\n", product(w, 0, w->l.naxis));
+    text_add(w->t, "    const int64_t total = %s;\n", loop_product(w, 0, w->l.naxis));
     begin_shares(w, "total");
     text_str(w->t, "    for (int64_t s = 0; s < THREADS; s++) {\n");
     share_of(w, "total");
@@ -300,7 +177,7 @@ static void combine_shares(const Loop *w) {
     for (uint32_t i = 0; i < w->l.nacc; i++)
         text_add(w->t, "            sum%u += part[%u * columns];\n", i, i);
     text_str(w->t, "        }\n");
-    finish_sums(w, "        ", "", "k");
+    loop_finish_sums(w, "        ", "", "k");
     text_str(w->t, "    }\n");
 }
 
@@ -343,16 +220,15 @@ static void declare_sizes(const Loop *w) {
              "    const int64_t lead = %s, columns = %s, total = lead * columns;\n"
              "    const double rows = (double)lead;\n"
              "    (void)rows;\n",
-             product(w, 0, w->l.nlead), product(w, w->l.nlead, w->l.naxis));
+             loop_product(w, 0, w->l.nlead), loop_product(w, w->l.nlead, w->l.naxis));
 }
 
-static void emit_sums(Loop *w) {
-    w->full_sum = w->l.nlead == w->l.naxis;
-    text_add(w->t, "    double *const ws = p[%u];\n", w->nop);
+static void emit_sums(const Loop *w) {
+        text_add(w->t, "    double *const ws = p[%u];\n", w->nop);
     declare_sizes(w);
     begin_shares(w, "total");
     text_str(w->t, "    for (int64_t s = 0; s < THREADS; s++) {\n");
-    if (w->full_sum)
+    if (w->scalar_sums)
         sum_everything(w);
     else
         sum_rows(w);
@@ -382,42 +258,18 @@ static void emit_columns(const Loop *w) {
     open_piece(w, pad);
     simd_loop(w, pad);
     text_str(w->t, "        }\n        for (int64_t e = 0; e < m; e++) {\n");
-    finish_sums(w, pad, "[e]", "first + e");
+    loop_finish_sums(w, pad, "[e]", "first + e");
     text_str(w->t, "        }\n    }\n");
-}
-
-static Form form_of(const LoopNest *l, bool by_columns) {
-    if (l->nacc) return by_columns ? COLUMNS : SUMS;
-    return l->naxis > 1 ? ROWS : FLAT;
-}
-
-/* Parameters of the loop function and the arguments of one node's call. */
-static void parameters(const Loop *w, Text *params, Text *args) {
-    text_str(params, "(DtrtCtx *c, void *const *p");
-    text_str(args, "(c, p");
-    for (uint32_t i = 0; i < w->l.naxis; i++) {
-        text_add(params, ", int64_t n%u", i);
-        text_add(args, ", %lld", (long long)w->l.size[i]);
-    }
-    for (uint32_t k = 0; k < w->l.body.ninst; k++) {
-        if (op_def(w->l.body.inst[k].op)->cls != CLS_RANDOM) continue;
-        text_add(params, ", uint32_t key%u", k);
-        text_add(args, ", %uu", w->l.body.inst[k].key);
-    }
-    text_str(params, ")");
-    text_str(args, ")");
 }
 
 void cg_loop(Arena *a, const Graph *g, const Node *n, bool by_columns, GenLoop *out) {
     Text t, params, args;
+    Loop w;
     text_init(&t, a);
     text_init(&params, a);
     text_init(&args, a);
-    Loop w = {.a = a, .g = g, .n = n, .t = &t, .nop = n->nin + n->nout, .in_at = "e"};
-    op_loop_nest(a, g, n, &w.l);
-    w.form = form_of(&w.l, by_columns);
-    w.last = w.l.naxis - 1;
-    parameters(&w, &params, &args);
+    loop_open(&w, a, g, n, by_columns, &t);
+    loop_parameters(&w, &params, &args);
     declare_operands(&w);
     switch (w.form) {
     case FLAT: emit_flat(&w); break;
@@ -425,5 +277,5 @@ void cg_loop(Arena *a, const Graph *g, const Node *n, bool by_columns, GenLoop *
     case SUMS: emit_sums(&w); break;
     case COLUMNS: emit_columns(&w); break;
     }
-    *out = (GenLoop){params.at, t.at, args.at};
+    *out = (GenLoop){params.at, t.at, args.at, NULL};
 }

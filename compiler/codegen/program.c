@@ -50,8 +50,9 @@ static const char *interface_number(const Gen *g) {
 static void print_includes(const Gen *g, Text *t) {
     text_str(t, "#include \"dtrt.h\"\n#include \"dtrt_interface.h\"\n");
     text_str(t, g->o->target == TARGET_NULL ? "#include <string.h>\n\n"
-                                            : "#include \"dtrt_kernels.h\"\n#include "
-                                              "\"dtrt_vecmath.h\"\n\n");
+                : g->o->target == TARGET_CUDA
+                    ? "#include \"dtrt_kernels.h\"\n#include \"dtrt_cuda.h\"\n\n"
+                    : "#include \"dtrt_kernels.h\"\n#include \"dtrt_vecmath.h\"\n\n");
     text_add(t,
              "/* Shares that sums are split into, whatever the number of threads that run. */\n"
              "#define THREADS INT64_C(%d)\n"
@@ -143,11 +144,18 @@ static int ref_output(const Gen *g) {
     return f->noutput ? (int)f->output[0] : -1;
 }
 
+static void print_device_fields(const Gen *g, Text *t) {
+    if (g->o->target != TARGET_CUDA) return;
+    text_add(t, "    .device = &dtrt_cuda,\n    .nimage = %u,\n    .image = images,\n"
+                "    .tf32 = %d,\n", g->image.n, g->o->tf32);
+}
+
 static void print_struct(const Gen *g, Text *t) {
     print_memory_fields(g, t);
     print_loss_fields(g, t);
     print_optimizer_fields(g, t);
     cg_print_size_fields(g, t);
+    print_device_fields(g, t);
     text_add(t,
              "    .init = init,\n    .pack = pack,\n    .unpack = unpack,\n"
              "    .nrefnode = %u,\n    .nrefvalue = %u,\n    .refnode = ref_node,\n"
@@ -162,10 +170,15 @@ static void print_program(Gen *g, Text *t) {
     print_includes(g, t);
     cg_print_kernels(g, t);
     cg_print_tensors(g, t);
+    cg_print_images(g, t);
     cg_print_schedule(g, t);
     cg_print_sizes(g, t);
     cg_print_reference(g, t);
     print_struct(g, t);
+}
+
+static void print_cuda(Gen *g, Text *t) {
+    text_str(t, g->kernels);
 }
 
 static bool write_text(Gen *g, const char *dir, const char *name, void (*print)(Gen *, Text *)) {
@@ -188,8 +201,10 @@ bool cg_emit(Arena *a, Diag *d, const char *dir, const Graph *fwd, const Graph *
         diag_warn(d, (Place){.file = o->model}, "the program will run at these sizes only: %s",
                   g.one_size);
     cg_tensors(&g);
+    if (o->target == TARGET_CUDA) TRY(cg_cuda_images(&g));
     cg_place_weights(&g);
     TRY(write_text(&g, dir, "program.c", print_program));
+    if (g.kernels) TRY(write_text(&g, dir, "kernels.cu", print_cuda));
     TRY(write_text(&g, dir, "Makefile", cg_print_makefile));
     TRY(write_text(&g, dir, "manifest.json", cg_print_manifest));
     return cg_write_weights(&g, arena_printf(a, "%s/weights.bin", dir));

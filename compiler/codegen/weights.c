@@ -1,5 +1,6 @@
 /* weights.c - weights.bin: initial values of persistent tensors, and of constants that only the
- * reference graph has, plain row-major, each aligned to 64 bytes; then the footer of
+ * reference graph has, plain row-major, then a device's compiled kernels, each aligned to 64 bytes;
+ * then the footer of
  * runtime/core/payload.h. Values are written from where they are (often the mapped model file),
  * never copied. */
 #include "gen.h"
@@ -34,19 +35,28 @@ void cg_place_weights(Gen *g) {
         g->ref_tensor[v] = x->role == ROLE_TEMP ? NO_ID : map_get(by_name, x->name);
         if (g->ref_tensor[v] == NO_ID) g->ref_offset[v] = place(g, x->data);
     }
+    for (uint32_t i = 0; i < g->image.n; i++) {
+        g->image.at[i].file_offset = g->payload_bytes;
+        g->payload_bytes = round_up(g->payload_bytes + g->image.at[i].n, ENTRY_ALIGN);
+    }
+}
+
+static bool put_bytes(FILE *f, const void *bytes, uint64_t n) {
+    static const char zero[ENTRY_ALIGN];
+    uint64_t pad = round_up(n, ENTRY_ALIGN) - n;
+    return fwrite(bytes, 1, n, f) == n && fwrite(zero, 1, pad, f) == pad;
 }
 
 static bool put(FILE *f, const Data *data) {
-    static const char zero[ENTRY_ALIGN];
-    if (!data || !data->n) return true;
-    uint64_t pad = round_up(data->n, ENTRY_ALIGN) - data->n;
-    return fwrite(data->bytes, 1, data->n, f) == data->n && fwrite(zero, 1, pad, f) == pad;
+    return !data || !data->n || put_bytes(f, data->bytes, data->n);
 }
 
 static bool put_all(const Gen *g, FILE *f) {
     for (uint32_t i = 0; i < g->ntensor; i++) TRY(put(f, g->g->value[g->tensor[i]].data));
     for (ValueId v = 0; v < g->fwd->nvalue; v++)
         if (g->ref_tensor[v] == NO_ID) TRY(put(f, g->fwd->value[v].data));
+    for (uint32_t i = 0; i < g->image.n; i++)
+        TRY(put_bytes(f, g->image.at[i].bytes, g->image.at[i].n));
     DtrtFooter end = {.bytes = g->payload_bytes};
     memcpy(end.magic, DTRT_PAYLOAD_MAGIC, sizeof end.magic);
     return fwrite(&end, sizeof end, 1, f) == 1;

@@ -5,8 +5,8 @@
 #include "ops.h"
 
 /* TARGET_NULL: the same schedule, kernels without arithmetic. */
-typedef enum { TARGET_CPU, TARGET_NULL } Target;
-const char *target_name(Target t); /* cpu, null */
+typedef enum { TARGET_CPU, TARGET_CUDA, TARGET_NULL } Target;
+const char *target_name(Target t); /* cpu, cuda, null */
 
 typedef struct {
     uint64_t *node_ns;        /* time of one run; views 0; at least 1 otherwise */

@@ -82,6 +82,7 @@ typedef struct {
         const char *text; /* NAME=N */
         int64_t value;
     } * dim;
+    bool no_graph;  /* devices: --graph off */
     bool drop_last; /* the partial batch at the end of an epoch */
     Mode mode;
     const char *heuristic; /* of dynamic mode: a name of the policy, "lookahead", or "auto" */
@@ -338,7 +339,8 @@ struct Runtime {
     uint64_t payload, payload_bytes;
     void **ptr;      /* parallel to s->addr */
     int32_t running; /* node in progress, or -1 */
-    jmp_buf fail;    /* dtrt_fail */
+    jmp_buf fail;    /* where a call ends that cannot go on (dtrt_fail) */
+    Status failed;   /* and why */
     /* indices of the steps after which loss and model output are there (UINT32_MAX: it never is),
      * and where */
     uint32_t loss_step, logits_step;
@@ -358,6 +360,9 @@ Status dtrt_step_run(Runtime *rt);
 void dtrt_step_free(Runtime *rt);
 /* Bytes of operand i of a node; its workspace is the last. */
 uint64_t dtrt_operand_bytes(const DtrtProgram *p, const DtrtNode *n, uint32_t i);
+/* Hard mode: fills what the node will write, but for what it takes over, with NaN. */
+typedef void DtrtFill(const Runtime *rt, uint64_t offset, uint64_t bytes);
+void dtrt_hard_fill(const Runtime *rt, const DtrtNode *n, const uint64_t *addr, DtrtFill *fill);
 /* The gradient of a parameter at `at` is wanted outside (on_grad): plain, in the host's memory. */
 Status dtrt_gradient_out(Runtime *rt, const DtrtNode *n, const void *at);
 
@@ -368,6 +373,8 @@ bool dtrt_all_finite(const float *x, uint64_t n);
 Status dtrt_diagnose(Runtime *rt, uint32_t end, const char *what);
 
 /* ---- metric.c -------------------------------------------------------------------------------- */
+/* Scores [outer, n, inner]. */
+void dtrt_metric_shape(const DtrtProgram *p, int64_t *outer, int64_t *n, int64_t *inner);
 void dtrt_metric_accuracy(Runtime *rt);
 
 /* ---- outfile.c: a file that appears whole or not at all ---- */

@@ -33,7 +33,7 @@ static void set_context(Runtime *rt) {
                         .lr = o->lr[0],
                         .user = rt};
     omp_set_dynamic(0);
-    omp_set_num_threads(o->threads);
+    if (!rt->p->device) omp_set_num_threads(o->threads);
 /* Threads start now, so that their stacks count when free memory is looked at. */
 #pragma omp parallel
     {}
@@ -150,12 +150,12 @@ int dtrt_main(const DtrtProgram *p, int argc, char **argv) {
         free(rt.o.lr);
         return 0;
     }
-    if (!st) st = open_all(&rt);
     if (!st) {
         if (setjmp(rt.fail)) {
-            st = ST_DATA;
+            st = rt.failed;
         } else {
-            st = rt.o.check_grad ? dtrt_check_grad(&rt) : train(&rt, &report);
+            st = open_all(&rt);
+            if (!st) st = rt.o.check_grad ? dtrt_check_grad(&rt) : train(&rt, &report);
         }
     }
     if (rt.grad_user && !rt.o.check_grad) dtrt_grads_close(&rt, st);

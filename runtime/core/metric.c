@@ -2,14 +2,20 @@
  * label. Reads the model's output where it lies right after the node that made it. */
 #include "core.h"
 
+void dtrt_metric_shape(const DtrtProgram *p, int64_t *outer, int64_t *n, int64_t *inner) {
+    int64_t axis = p->class_axis < 0 ? p->class_axis + p->logits_rank : p->class_axis;
+    *outer = *inner = 1;
+    *n = p->logits_dim[axis];
+    for (int i = 0; i < axis; i++) *outer *= p->logits_dim[i];
+    for (int64_t i = axis + 1; i < p->logits_rank; i++) *inner *= p->logits_dim[i];
+}
+
 void dtrt_metric_accuracy(Runtime *rt) {
     const DtrtProgram *p = rt->p;
     const DtrtTensor *t = dtrt_program_target(p);
     const float *x = rt->logits_at;
-    int64_t axis = p->class_axis < 0 ? p->class_axis + p->logits_rank : p->class_axis;
-    int64_t outer = 1, n = p->logits_dim[axis], inner = 1;
-    for (int i = 0; i < axis; i++) outer *= p->logits_dim[i];
-    for (int64_t i = axis + 1; i < p->logits_rank; i++) inner *= p->logits_dim[i];
+    int64_t outer, n, inner;
+    dtrt_metric_shape(p, &outer, &n, &inner);
     if (!t || dtrt_tensor_count(t) != (uint64_t)(outer * inner)) return;
     uint64_t hits = 0, counted = 0;
 #pragma omp parallel for reduction(+ : hits, counted)

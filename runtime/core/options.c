@@ -210,8 +210,23 @@ static Status set_mode(Parse *c, const char *name, const char *value) {
     return usage(name, value, "static, dynamic or auto");
 }
 
+static Status set_graph(Parse *c, const char *name, const char *value) {
+    if (strcmp(value, "on") && strcmp(value, "off")) return usage(name, value, "on or off");
+    if (!c->p->device) {
+        dtrt_error("%s: this program was compiled for the target %s, which has no graphs", name,
+                   c->p->target);
+        return ST_USAGE;
+    }
+    c->o->no_graph = !strcmp(value, "off");
+    return ST_OK;
+}
+
 static Status set_threads(Parse *c, const char *name, const char *value) {
     int64_t v;
+    if (c->p->device) {
+        dtrt_error("%s: this program computes on a GPU", name);
+        return ST_USAGE;
+    }
     if (!read_int(value, 1, &v)) return usage(name, value, "a number of threads, 1 or more");
     if (v > c->p->threads) {
         dtrt_error("%s %lld: this program was compiled for at most %d threads", name, (long long)v,
@@ -317,6 +332,8 @@ static const struct {
      "where the compiled one does not fit"},
     {"--heuristic", "NAME", set_heuristic,
      "dynamic mode: dtr, dtr-eq, dtr-local, lru, size, msps, lookahead; auto (default): the best"},
+    {"--graph", "on|off", set_graph,
+     "GPU: capture the step once and replay it (default), or enqueue its operations one by one"},
     {"--save", "FILE", set_save, "write weights, statistics and optimizer state (safetensors)"},
     {"--save-every", "N", set_save_every, "write it every N steps, too"},
     {"--resume", "FILE", set_resume,

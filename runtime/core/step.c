@@ -26,11 +26,12 @@ void dtrt_fail(DtrtCtx *c, const char *fmt, ...) {
     vfprintf(stderr, fmt, ap);
     va_end(ap);
     fputc('\n', stderr);
+    rt->failed = ST_DATA;
     longjmp(rt->fail, 1);
 }
 
 /* 0xff in every byte is a NaN in f32 and f64, -1 in integers, and not 0 or 1 in booleans. */
-static void fill_nan(Runtime *rt, uint64_t offset, uint64_t bytes) {
+static void fill_nan(const Runtime *rt, uint64_t offset, uint64_t bytes) {
     memset(rt->block + offset, 0xff, bytes);
 }
 
@@ -50,11 +51,11 @@ static bool overlaps_input(const DtrtProgram *p, const DtrtNode *n, const uint64
     return false;
 }
 
-static void fill_operands(Runtime *rt, const DtrtNode *n, const uint64_t *addr) {
+void dtrt_hard_fill(const Runtime *rt, const DtrtNode *n, const uint64_t *addr, DtrtFill *fill) {
     for (uint32_t i = n->nin; i <= n->nin + n->nout; i++) {
         uint64_t bytes = dtrt_operand_bytes(rt->p, n, i);
         if (addr[i] != DTRT_NOWHERE && !overlaps_input(rt->p, n, addr, addr[i], bytes))
-            fill_nan(rt, addr[i], bytes);
+            fill(rt, addr[i], bytes);
     }
 }
 
@@ -94,7 +95,7 @@ static Status run_node(Runtime *rt, const DtrtRun *r, uint32_t step) {
         Status st = take_gradient(rt, n, ptr, step);
         if (st) return st;
     }
-    if (rt->o.hard) fill_operands(rt, n, rt->s->addr + r->first);
+    if (rt->o.hard) dtrt_hard_fill(rt, n, rt->s->addr + r->first, fill_nan);
     if (rt->profile && !rt->ctx.slot) /* of the batch: partial ones differ */
         run_timed(rt, n, ptr);
     else

@@ -11,6 +11,7 @@
 #include <cuda.h>
 
 #include "core.h"
+#include "dtrt_cuda.h"
 #include "dtrt_kernels.h"
 #include "params.h"
 
@@ -74,10 +75,15 @@ typedef struct {
     int arch;        /* compute capability, 90 for 9.0 */
     int processors;  /* multiprocessors */
     char name[128];
-    bool tf32; /* --math tf32: convolutions and products may round their inputs to TF32 */
-    uint64_t context_bytes; /* device memory that context, module and libraries took */
+    bool tf32;      /* --math tf32: convolutions and products may round their inputs to TF32 */
+    CUmodule module; /* the program's kernels */
+    CUdeviceptr now, report; /* its variables cu_now and cu_report */
 } CuDevice;
 extern CuDevice cu_device;
+
+Status cu_open(Runtime *rt);
+void cu_close(void);
+uint64_t cu_left(void); /* bytes of device memory that nobody has taken */
 
 /* Opens one of `names` (NULL-terminated, best first), in the folders of $DTRT_CUDA_PATH (colons
  * between) first, then as the loader finds it. NULL after a message that names what is missing and
@@ -93,26 +99,33 @@ void cu_fail(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)
 /* The node that is being enqueued, for reports of kernels (CuReport.bad_node is 1 + this); -1. */
 int cu_node(void);
 
+/* ---- watch.c: what checkers of memory are told (watch.h) ---- */
+void cu_watch_open(void *driver);
+void cu_watch_block(const Runtime *rt); /* the block, and persistent storages from here on */
+/* Before run r, and the drop of a storage; the end of a step ends what still lives. */
+void cu_watch_run(const Runtime *rt, const DtrtRun *r);
+void cu_watch_drop(const Runtime *rt, int32_t storage, uint64_t at);
+void cu_watch_end(void);
+void cu_watch_free_work(void); /* what follows touches any live bytes */
+void cu_watch_everything(const Runtime *rt); /* from here on the whole arena is live */
+void cu_watch_close(void);
+
+/* ---- step.c ---- */
+Status cu_step(Runtime *rt);
+void cu_run(Runtime *rt, uint32_t node, void *const *ptr);
+void cu_step_free(void);
+
 /* ---- launch.c: kernels of the program's module ---- */
-typedef struct {
-    const char *name;
-    CUfunction f; /* found at the first launch */
-} CuKernel;
-void cu_launch(CuKernel *k, int64_t grid_x, int64_t grid_y, int block, void **args);
 /* CU_LAUNCH(softmax_rows, cu_blocks(rows, 1), 256, &x, &y, &rows): addresses of variables of
  * exactly the kernel's parameter types. A grid of 0 blocks launches nothing. */
 #define CU_LAUNCH(kernel, grid, block, ...) CU_LAUNCH2(kernel, grid, 1, block, __VA_ARGS__)
 #define CU_LAUNCH2(kernel, grid_x, grid_y, block, ...)                                             \
     do {                                                                                           \
-        static CuKernel kernel_ = {.name = #kernel};                                               \
+        static DtrtLaunch kernel_ = {#kernel, NULL};                                               \
         void *args_[] = {__VA_ARGS__};                                                             \
-        cu_launch(&kernel_, (grid_x), (grid_y), (block), args_);                                   \
+        dtrt_cuda_launch(&kernel_, dtrt_cuda_grid((grid_x), (grid_y)), (block), args_);            \
     } while (0)
-/* Blocks for n items at `per` a block; at most CU_MAX_BLOCKS: kernels walk on in grid strides. */
-enum { CU_MAX_BLOCKS = 65535 };
-static inline int64_t cu_blocks(int64_t n, int64_t per) {
-    int64_t b = (n + per - 1) / per;
-    return b < CU_MAX_BLOCKS ? b : CU_MAX_BLOCKS;
-}
+#define CU_MAX_BLOCKS 65535
+#define cu_blocks dtrt_cuda_blocks
 
 #endif
