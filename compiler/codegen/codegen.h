@@ -21,9 +21,9 @@ typedef struct {
     /* the target cuda: kernels for these architectures (80 for sm_80), text for the lowest */
     const int *gpu_arch;
     uint32_t ngpu_arch;
-    bool tf32;             /* convolutions and products may round their inputs to TF32 */
-    const Sizes *sizes;                /* other sizes that the program can have, or NULL */
-    const char *one_size;              /* why not */
+    bool tf32;            /* convolutions and products may round their inputs to TF32 */
+    const Sizes *sizes;   /* other sizes that the program can have, or NULL */
+    const char *one_size; /* why not */
 } CgOptions;
 
 /* Writes program.c (front matter, memory map, kernels, schedule table), Makefile, manifest.json

@@ -15,20 +15,20 @@
 
 enum { SOURCE_MAX = 1 << 22, LOG_SHOWN = 2000 };
 
-/* ---- the text ---------------------------------------------------------------------------------- */
+/* ---- the text ----------------------------------------------------------------------------------
+ */
 
-static const char prologue[] =
-    "typedef signed char int8_t;\n"
-    "typedef unsigned char uint8_t;\n"
-    "typedef short int16_t;\n"
-    "typedef unsigned short uint16_t;\n"
-    "typedef int int32_t;\n"
-    "typedef unsigned int uint32_t;\n"
-    "typedef long long int64_t;\n"
-    "typedef unsigned long long uint64_t;\n"
-    "#define INT32_MAX 0x7fffffff\n"
-    "#define INFINITY __int_as_float(0x7f800000)\n"
-    "#define NAN __int_as_float(0x7fffffff)\n";
+static const char prologue[] = "typedef signed char int8_t;\n"
+                               "typedef unsigned char uint8_t;\n"
+                               "typedef short int16_t;\n"
+                               "typedef unsigned short uint16_t;\n"
+                               "typedef int int32_t;\n"
+                               "typedef unsigned int uint32_t;\n"
+                               "typedef long long int64_t;\n"
+                               "typedef unsigned long long uint64_t;\n"
+                               "#define INT32_MAX 0x7fffffff\n"
+                               "#define INFINITY __int_as_float(0x7f800000)\n"
+                               "#define NAN __int_as_float(0x7fffffff)\n";
 
 static char *read_source(Gen *g, const char *name) {
     size_t n;
@@ -86,7 +86,8 @@ static bool add_runtime(Gen *g, Text *t) {
     const char *dir = arena_printf(g->a, "%s/cuda", g->o->include_dir);
     int n = scandir(dir, &file, is_kernel_file, alphasort);
     if (n < 0)
-        return diag_error(g->d, (Place){.file = dir}, "the texts of the CUDA kernels are not there");
+        return diag_error(g->d, (Place){.file = dir},
+                          "the texts of the CUDA kernels are not there");
     bool ok = true;
     for (int i = 0; i < n; i++) {
         const char *name = arena_printf(g->a, "cuda/%s", file[i]->d_name);
@@ -104,9 +105,10 @@ static bool write_kernels(Gen *g) {
                                          "cuda/prelude.cuh"};
     Text t;
     text_init(&t, g->a);
-    text_add(&t, "/* Kernels of a training program made by dtrc. To compile them by hand:\n"
-                 " *   nvcc -std=c++17 -fmad=false -arch=sm_80 -cubin kernels.cu */\n%s"
-                 "#define CU_SHARES %d\n",
+    text_add(&t,
+             "/* Kernels of a training program made by dtrc. To compile them by hand:\n"
+             " *   nvcc -std=c++17 -fmad=false -arch=sm_80 -cubin kernels.cu */\n%s"
+             "#define CU_SHARES %d\n",
              prologue, g->c->threads);
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
         const char *s = read_source(g, shared[i]);
@@ -121,7 +123,8 @@ static bool write_kernels(Gen *g) {
     return true;
 }
 
-/* ---- NVRTC ------------------------------------------------------------------------------------- */
+/* ---- NVRTC -------------------------------------------------------------------------------------
+ */
 
 #ifdef DTRC_CUDA
 #include <nvrtc.h>
@@ -148,19 +151,19 @@ typedef struct {
 static void *open_library(Gen *g) {
     static const char *const name[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
     const char *given = getenv("DTRT_CUDA_PATH");
-    const char *folders =
-        arena_printf(g->a, "%s::/usr/local/cuda/lib64", given ? given : "");
+    const char *folders = arena_printf(g->a, "%s::/usr/local/cuda/lib64", given ? given : "");
     for (size_t i = 0; i < sizeof name / sizeof *name; i++)
         for (const char *s = folders;; s++) {
             size_t n = strcspn(s, ":");
-            void *lib = dlopen(n ? arena_printf(g->a, "%.*s/%s", (int)n, s, name[i]) : name[i],
-                               RTLD_NOW);
+            void *lib =
+                dlopen(n ? arena_printf(g->a, "%.*s/%s", (int)n, s, name[i]) : name[i], RTLD_NOW);
             if (lib) return lib;
             s += n;
             if (!*s) break;
         }
-    diag_error(g->d, (Place){0}, "libnvrtc.so.13 cannot be opened, and --target cuda needs it to "
-                                 "compile kernels");
+    diag_error(g->d, (Place){0},
+               "libnvrtc.so.13 cannot be opened, and --target cuda needs it to "
+               "compile kernels");
     diag_hint(g->d, "install NVIDIA's CUDA toolkit (package cuda-nvrtc), or name the folder of the "
                     "library in the environment variable DTRT_CUDA_PATH");
     return NULL;
@@ -193,7 +196,8 @@ static bool compile_failed(Gen *g, const Nvrtc *rtc, nvrtcProgram p, nvrtcResult
     diag_error(g->d, (Place){.file = "kernels.cu"}, "NVRTC could not compile for sm_%d: %s", arch,
                rtc->nvrtcGetErrorString(r));
     if (r == NVRTC_ERROR_INVALID_OPTION)
-        diag_hint(g->d, "does this version of NVRTC know the architecture? CUDA 13 starts at sm_75");
+        diag_hint(g->d,
+                  "does this version of NVRTC know the architecture? CUDA 13 starts at sm_75");
     if (log && *log) {
         if (n > LOG_SHOWN) log[LOG_SHOWN] = 0;
         diag_hint(g->d, "NVRTC said:\n%s", log);
@@ -214,9 +218,9 @@ static bool take_image(Gen *g, const Nvrtc *rtc, nvrtcProgram p, int arch, bool 
 
 static bool compile(Gen *g, const Nvrtc *rtc, int arch, bool is_text) {
     nvrtcProgram p;
-    const char *option[] = {arena_printf(g->a, "--gpu-architecture=%s_%d",
-                                         is_text ? "compute" : "sm", arch),
-                            "--std=c++17", "--fmad=false", "-default-device"};
+    const char *option[] = {
+        arena_printf(g->a, "--gpu-architecture=%s_%d", is_text ? "compute" : "sm", arch),
+        "--std=c++17", "--fmad=false", "-default-device"};
     nvrtcResult r = rtc->nvrtcCreateProgram(&p, g->kernels, "kernels.cu", 0, NULL, NULL);
     if (r != NVRTC_SUCCESS)
         return diag_error(g->d, (Place){0}, "NVRTC: %s", rtc->nvrtcGetErrorString(r));

@@ -14,7 +14,7 @@
 
 typedef struct {
     Loop *w;
-    Text *host;      /* body of the function that launches */
+    Text *host;        /* body of the function that launches */
     const char *index; /* type of linear indices */
     const char *suffix;
 } Kernel;
@@ -47,8 +47,7 @@ static void open_kernel(const Kernel *x, const char *name, Which which, bool wor
     if (workspace) text_add(w->t, "%sdouble *ws", separator);
     for (uint32_t i = 0; i < w->l.naxis; i++) text_add(w->t, ", int64_t n%u", i);
     for (uint32_t k = 0; k < w->l.body.ninst; k++)
-        if (op_def(w->l.body.inst[k].op)->cls == CLS_RANDOM)
-            text_add(w->t, ", uint32_t key%u", k);
+        if (op_def(w->l.body.inst[k].op)->cls == CLS_RANDOM) text_add(w->t, ", uint32_t key%u", k);
     text_add(w->t, "%c) {\n", SYMBOL_PARAMS);
     if (has_random(w))
         text_str(w->t, "    const uint64_t seed = cu_now.seed, step = cu_now.step;\n");
@@ -70,7 +69,8 @@ static void launch(const Kernel *x, const char *pad, const char *name, Which whi
              grid, pad);
 }
 
-/* ---- one element ------------------------------------------------------------------------------- */
+/* ---- one element -------------------------------------------------------------------------------
+ */
 
 /* Element of operand k at coordinates x0... */
 static const char *element(const Kernel *x, uint32_t k) {
@@ -100,7 +100,8 @@ static void coordinates(const Kernel *x, const char *pad) {
     for (uint32_t ax = w->l.naxis; ax-- > first;) {
         bool last = ax == first;
         if (wanted >> ax & 1)
-            text_add(w->t, last && !ax ? "%sconst %s x%u = r;\n" : "%sconst %s x%u = r %% (%s)n%u;\n",
+            text_add(w->t,
+                     last && !ax ? "%sconst %s x%u = r;\n" : "%sconst %s x%u = r %% (%s)n%u;\n",
                      pad, x->index, ax, x->index, ax);
         if (!last) text_add(w->t, "%sr /= (%s)n%u;\n", pad, x->index, ax);
     }
@@ -134,16 +135,18 @@ static void declare_sizes(const Loop *w) {
              loop_product(w, 0, w->l.nlead), loop_product(w, w->l.nlead, w->l.naxis));
 }
 
-/* ---- the forms --------------------------------------------------------------------------------- */
+/* ---- the forms ---------------------------------------------------------------------------------
+ */
 
 static void elementwise(const Kernel *x) {
     const Loop *w = x->w;
     open_kernel(x, x->suffix, ALL, false);
-    text_add(w->t,
-             "    const %s total = (%s)(%s), stride = (%s)gridDim.x * blockDim.x;\n"
-             "#pragma unroll 4\n"
-             "    for (%s i = (%s)blockIdx.x * blockDim.x + threadIdx.x; i < total; i += stride) {\n",
-             x->index, x->index, loop_product(w, 0, w->l.naxis), x->index, x->index, x->index);
+    text_add(
+        w->t,
+        "    const %s total = (%s)(%s), stride = (%s)gridDim.x * blockDim.x;\n"
+        "#pragma unroll 4\n"
+        "    for (%s i = (%s)blockIdx.x * blockDim.x + threadIdx.x; i < total; i += stride) {\n",
+        x->index, x->index, loop_product(w, 0, w->l.naxis), x->index, x->index, x->index);
     one_element(x, "        ");
     text_str(w->t, "    }\n}\n");
 }
@@ -153,8 +156,9 @@ static void by_columns(const Kernel *x) {
     const Loop *w = x->w;
     open_kernel(x, x->suffix, ALL, false);
     declare_sizes(w);
-    text_str(w->t, "    for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < columns;\n"
-                   "         k += (int64_t)gridDim.x * blockDim.x) {\n");
+    text_str(w->t,
+             "    for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < columns;\n"
+             "         k += (int64_t)gridDim.x * blockDim.x) {\n");
     declare_sums(w, "        ");
     text_add(w->t,
              "        for (int64_t row = 0; row < lead; row++) {\n"
@@ -232,8 +236,9 @@ static void fin_kernel(const Kernel *x) {
     const Loop *w = x->w;
     open_kernel(x, "_fin", SUMS_OUT, true);
     declare_sizes(w);
-    text_str(w->t, "    for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < columns;\n"
-                   "         k += (int64_t)gridDim.x * blockDim.x) {\n");
+    text_str(w->t,
+             "    for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < columns;\n"
+             "         k += (int64_t)gridDim.x * blockDim.x) {\n");
     declare_sums(w, "        ");
     text_str(w->t, "        for (int64_t s = 0; s < CU_SHARES; s++) {\n");
     for (uint32_t a = 0; a < w->l.nacc; a++)
@@ -261,10 +266,10 @@ static void with_both(Kernel *x, void (*kernel)(const Kernel *), const char *nam
 static void sums(Kernel *x) {
     Loop *w = x->w;
     const char *columns = loop_product(w, w->l.nlead, w->l.naxis);
-    const char *part = w->l.nlead == w->l.naxis
-                           ? "dtrt_cuda_grid(1, THREADS)"
-                           : arena_printf(w->a, "dtrt_cuda_grid(dtrt_cuda_blocks(%s, 32), THREADS)",
-                                          columns);
+    const char *part =
+        w->l.nlead == w->l.naxis
+            ? "dtrt_cuda_grid(1, THREADS)"
+            : arena_printf(w->a, "dtrt_cuda_grid(dtrt_cuda_blocks(%s, 32), THREADS)", columns);
     with_both(x, part_kernel, "_part", WALKED, true, part);
     fin_kernel(x);
     launch(x, "    ", "_fin", SUMS_OUT, true,

@@ -50,9 +50,9 @@ typedef struct {
     uint32_t npoint;
     const Graph *const *at;
     /* kernels.c */
-    VEC(GenText) loop; /* generic loops: text after the name, parameters first */
+    VEC(GenText) loop;         /* generic loops: text after the name, parameters first */
     VEC(GenText) loop_kernels; /* of each loop, for a device */
-    VEC(GenText) body; /* node functions k0, k1, ... */
+    VEC(GenText) body;         /* node functions k0, k1, ... */
     VEC(GenObject) object;
     Map *loop_by_text, *body_by_text, *object_by_text;
     uint32_t *node_body; /* per node; NO_ID: no code (views) */
@@ -110,7 +110,7 @@ void cg_print_sizes(Gen *g, Text *t); /* resize, needs, largest, symbols */
 void cg_print_size_fields(const Gen *g, Text *t);
 
 /* ---- kernels.c ---- */
-bool cg_kernels(Gen *g);                /* fills the tables above */
+bool cg_kernels(Gen *g); /* fills the tables above */
 /* A loop's text or its kernels, with what stands for numbers and symbols filled in. */
 void cg_print_loop(const Gen *g, const char *text, uint32_t number, Text *t);
 void cg_print_kernels(Gen *g, Text *t); /* objects, loops, node functions, init, pack, unpack */

@@ -179,8 +179,7 @@ static bool emit_form(Gen *g, NodeId id, bool by_columns, GenText *call) {
     text_add(&t, "%s}\n", body.text);
     loop = (GenText){t.at, body.symbols};
     TRY(cg_merge(g, args, call));
-    call->text =
-        arena_printf(g->a, "loop%u%s", add_loop(g, &loop, &kernels), call->text);
+    call->text = arena_printf(g->a, "loop%u%s", add_loop(g, &loop, &kernels), call->text);
     return true;
 }
 

@@ -140,4 +140,3 @@ void loop_parameters(const Loop *w, Text *params, Text *args) {
     text_str(params, ")");
     text_str(args, ")");
 }
-

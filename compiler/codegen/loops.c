@@ -224,7 +224,7 @@ static void declare_sizes(const Loop *w) {
 }
 
 static void emit_sums(const Loop *w) {
-        text_add(w->t, "    double *const ws = p[%u];\n", w->nop);
+    text_add(w->t, "    double *const ws = p[%u];\n", w->nop);
     declare_sizes(w);
     begin_shares(w, "total");
     text_str(w->t, "    for (int64_t s = 0; s < THREADS; s++) {\n");

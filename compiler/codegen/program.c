@@ -146,8 +146,10 @@ static int ref_output(const Gen *g) {
 
 static void print_device_fields(const Gen *g, Text *t) {
     if (g->o->target != TARGET_CUDA) return;
-    text_add(t, "    .device = &dtrt_cuda,\n    .nimage = %u,\n    .image = images,\n"
-                "    .tf32 = %d,\n", g->image.n, g->o->tf32);
+    text_add(t,
+             "    .device = &dtrt_cuda,\n    .nimage = %u,\n    .image = images,\n"
+             "    .tf32 = %d,\n",
+             g->image.n, g->o->tf32);
 }
 
 static void print_struct(const Gen *g, Text *t) {

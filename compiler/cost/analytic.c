@@ -4,12 +4,13 @@
  * model: Williams, Waterman, Patterson, CACM 52(4), 2009), times a factor of the operator, plus a
  * fixed part for the call and its thread barrier. The constants are a Device; planners need ratios,
  * not seconds.
- * Workspace, packed weight sizes and max-pool indices are asked of the CPU runtime through the same
- * objects that emission writes, once per distinct object. A node with the attribute cost_ns keeps
- * what that says. */
+ * Workspace, packed weight sizes and max-pool indices are asked of the target's runtime through the
+ * same objects that emission writes, once per distinct object. A node with the attribute cost_ns
+ * keeps what that says. */
 #include "measured.h"
 #include "packed.h"
 
+#include "cuda_plan.h"
 #include "dtrt_kernels.h"
 
 #include <string.h>
@@ -23,6 +24,7 @@ typedef struct {
     const Graph *g;
     Cost *c;
     const Device *device;
+    const CudaTarget *cuda; /* NULL: the target is another one */
     Arena *a;
     Map *known;
     VEC(Needs) needs;
@@ -73,7 +75,9 @@ static Needs conv_needs(CostCtx *x, const ConvObject *o) {
     if (find(x, key, &n)) return n;
     DtrtConvNeeds r;
     char err[256];
-    if (!dtrt_conv_needs(&c, x->c->threads, &r, err, sizeof err))
+    if (x->cuda)
+        cuda_plan_conv(&c, x->cuda, &r);
+    else if (!dtrt_conv_needs(&c, x->c->threads, &r, err, sizeof err))
         return learn(x, key, (Needs){0, 0});
     return learn(x, key, (Needs){o->fwd ? r.fwd : o->grad_x ? r.grad_x : r.grad_w, r.weight_bytes});
 }
@@ -92,7 +96,10 @@ static Needs matmul_needs(CostCtx *x, const MatmulObject *o) {
     if (find(x, key, &n)) return n;
     uint64_t workspace = 0;
     char err[256];
-    if (!dtrt_matmul_needs(&m, x->c->threads, &workspace, err, sizeof err)) workspace = 0;
+    if (x->cuda)
+        workspace = cuda_matmul_workspace(&m);
+    else if (!dtrt_matmul_needs(&m, x->c->threads, &workspace, err, sizeof err))
+        workspace = 0;
     return learn(x, key, (Needs){workspace, 0});
 }
 
@@ -217,7 +224,7 @@ uint64_t *cost_plain_bytes(Arena *a, const Graph *g) {
 }
 
 const char *target_name(Target t) {
-    return t == TARGET_CPU ? "cpu" : "null";
+    return t == TARGET_CPU ? "cpu" : t == TARGET_CUDA ? "cuda" : "null";
 }
 
 Cost *cost_analytic(Arena *a, const Graph *g, Target t, int threads) {
@@ -229,8 +236,16 @@ Cost *cost_on_device(Arena *a, const Graph *g, Target t, int threads, const Devi
     *c = (Cost){ARENA_ARRAY(a, uint64_t, g->nnode), ARENA_ARRAY(a, uint64_t, g->nnode),
                 cost_plain_bytes(a, g), ARENA_ARRAY(a, bool, g->nvalue), threads};
     Arena *scratch = arena_new();
-    CostCtx x = {.g = g, .c = c, .device = device, .a = scratch, .known = map_new(scratch)};
-    if (t == TARGET_CPU) {
+    CudaTarget cuda = {.device = device->gpu ? cuda_device_named(device->gpu) : NULL,
+                       .tf32 = device->tf32};
+    if (!cuda.device) cuda.device = cuda_device(0);
+    CostCtx x = {.g = g,
+                 .c = c,
+                 .device = device,
+                 .cuda = t == TARGET_CUDA ? &cuda : NULL,
+                 .a = scratch,
+                 .known = map_new(scratch)};
+    if (t != TARGET_NULL) {
         fill_packed(scratch, g, c->packed);
         fill_packed_bytes(&x);
     }

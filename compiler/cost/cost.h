@@ -28,12 +28,18 @@ typedef struct {
     double max_bytes_per_ns;
     double fixed_ns;         /* of a call */
     double factor[OP_COUNT]; /* measured time over the roofline's, by operator; 0: 1 */
+    /* the target cuda: whose workspaces are asked for (a name of runtime/cuda/plan), and whether
+     * products may round their inputs to TF32 */
+    const char *gpu;
+    bool tf32;
 } Device;
+/* What stands for threads on the target cuda: the shares that sums are split into. */
+enum { CUDA_SHARES = 128 };
 
 /* Analytic model: max(flops/peak, bytes/bandwidth) * factor of the operator + a fixed part;
- * workspace and packed sizes asked of the CPU runtime (runtime/cpu, query), once per distinct
- * geometry. Attributes cost_ns and workspace of a node go before the model. The device is the
- * built-in one, whose constants cost/README.md derives, or one that was read. */
+ * workspace and packed sizes asked of the target's runtime (runtime/cpu, runtime/cuda/plan), once
+ * per distinct geometry. Attributes cost_ns and workspace of a node go before the model. The device
+ * is the built-in one, whose constants cost/README.md derives, or one that was read. */
 Cost *cost_analytic(Arena *a, const Graph *g, Target t, int threads);
 Cost *cost_on_device(Arena *a, const Graph *g, Target t, int threads, const Device *device);
 /* A planning trace: times and workspace are what the attributes say, views may cost something. */
@@ -45,6 +51,9 @@ uint64_t cost_plain_workspace(const Graph *g, const Node *n, int threads);
 
 /* ---- device.c, fit.c: --device ---- */
 const Device *device_default(void);
+/* A GPU that cost/README.md lists, from its data sheet; false when there is none of that name. */
+bool device_gpu(const char *name, bool tf32, Device *out);
+const char *device_gpu_names(Arena *a);                             /* "h200, a100, ..." */
 bool device_read(Arena *a, Diag *d, const char *file, Device *out); /* false after reporting */
 void device_print(Text *out, const Device *device);
 /* start with its constants changed so that it predicts what was measured: factors of the operators

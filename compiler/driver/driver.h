@@ -59,6 +59,9 @@ typedef struct {
     RoleRule *rule;
     uint32_t nrule;
     Target target;
+    bool tf32; /* --math tf32 */
+    int gpu_arch[8];
+    uint32_t ngpu_arch;
     PlanOptions plan;
     const char *init; /* keep, kaiming, xavier */
     uint64_t seed;

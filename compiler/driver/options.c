@@ -18,6 +18,8 @@ typedef enum {
     O_TRAIN,
     O_DROPOUT,
     O_TARGET,
+    O_GPU_ARCH,
+    O_MATH,
     O_PLANNER,
     O_EFFORT,
     O_TIME_LIMIT,
@@ -64,8 +66,13 @@ static const Row rows[] = {
     {O_TRAIN, "--train", NULL, "GLOB",
      "train the initializers that match; the last match wins (repeatable)"},
     {O_DROPOUT, "--dropout", NULL, "on|off", "keep Dropout nodes (default on)"},
-    {O_TARGET, "--target", NULL, "cpu|null",
+    {O_TARGET, "--target", NULL, "cpu|cuda|null",
      "what to compile for (default cpu; null: schedules without arithmetic)"},
+    {O_GPU_ARCH, "--gpu-arch", NULL, "LIST",
+     "cuda: architectures with compiled kernels (default sm_80,sm_90); later ones\n"
+     "compile the text of the lowest when they start"},
+    {O_MATH, "--math", NULL, "f32|tf32",
+     "cuda: exact products and convolutions (default), or inputs rounded to TF32"},
     {O_PLANNER, "--planner", NULL, "NAME",
      "none, sqrt, dtr, dtr-eq, dtr-local, lru, size, msps, dynamic (what a program makes\n"
      "of the budget in dynamic mode), static (default), ilp (proves how good it is),\n"
@@ -98,7 +105,8 @@ static const Row rows[] = {
      "(compare)"},
     {O_COSTS, "--costs", NULL, "FILE", "times of nodes that a trainer's --profile measured"},
     {O_DEVICE, "--device", NULL, "FILE",
-     "constants of the cost model (dtrc calibrate writes them)"},
+     "constants of the cost model (dtrc calibrate writes them); cuda: also the name\n"
+     "of a GPU (default a100)"},
     {O_REPORT, "--report", NULL, "FILE.html",
      "a page with pictures: memory over time, what is recomputed; compare:\n"
      "overhead over budget, too (plan, compare)"},
@@ -215,7 +223,22 @@ static bool parse_dim(Arena *a, Diag *d, const char *v, DimVec *dims) {
 static bool parse_target(Diag *d, const char *v, Target *out) {
     for (*out = TARGET_CPU; *out <= TARGET_NULL; ++*out)
         if (!strcmp(v, target_name(*out))) return true;
-    return usage(d, "--target %s: expected cpu or null", v);
+    return usage(d, "--target %s: expected cpu, cuda or null", v);
+}
+
+/* "sm_80,sm_90" */
+static bool parse_archs(Diag *d, const char *v, Options *o) {
+    enum { MOST = sizeof o->gpu_arch / sizeof *o->gpu_arch };
+    o->ngpu_arch = 0;
+    for (const char *s = v; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
+        char *end;
+        long n = strncmp(s, "sm_", 3) ? 0 : strtol(s + 3, &end, 10);
+        if (n < 50 || n > 999 || (*end && *end != ',') || o->ngpu_arch == MOST)
+            return usage(d, "--gpu-arch %s: expected at most %d architectures such as sm_80,sm_90",
+                         v, (int)MOST);
+        o->gpu_arch[o->ngpu_arch++] = (int)n;
+    }
+    return true;
 }
 
 static bool one_of(Diag *d, const char *opt, const char *v, const char *x, const char *y,
@@ -268,6 +291,11 @@ static bool apply(Arena *a, Diag *d, const Row *r, const char *v, Options *o, Di
         o->onnx.dropout = !strcmp(v, "on");
         return true;
     case O_TARGET: return parse_target(d, v, &o->target);
+    case O_GPU_ARCH: return parse_archs(d, v, o);
+    case O_MATH:
+        TRY(one_of(d, r->name, v, "f32", "tf32", NULL));
+        o->tf32 = !strcmp(v, "tf32");
+        return true;
     case O_PLANNER: o->plan.planner = v; return check_planner(d, v);
     case O_EFFORT:
         if (!parse_int(v, 0, 3, &n)) return usage(d, "--effort %s: expected 0, 1, 2 or 3", v);
@@ -402,6 +430,8 @@ static const char *join_command(Arena *a, int argc, char **argv) {
 
 bool options_parse(Arena *a, Diag *d, int argc, char **argv, Options *o) {
     *o = (Options){.verb = VERB_COMPILE, .init = "keep", .onnx.dropout = true, .plan.effort = 1};
+    o->gpu_arch[o->ngpu_arch++] = 80;
+    o->gpu_arch[o->ngpu_arch++] = 90;
     o->command = join_command(a, argc, argv);
     DimVec dims = {0};
     RuleVec rules = {0};

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     MODEL_TEXT_MAX = 1 << 28, /* bytes of a text graph */
@@ -117,9 +118,25 @@ static int build_step(Arena *a, Diag *d, const Options *o, Work *w) {
     return EXIT_DONE;
 }
 
-/* The device is read before there is a graph: what can be refused early is. */
+/* Before there is a graph: what can be refused early is. */
+static bool read_device(Arena *a, Diag *d, const Options *o, Device *out) {
+    *out = *device_default();
+    if (o->target == TARGET_CUDA) {
+        if (device_gpu(o->device ? o->device : "a100", o->tf32, out)) return true;
+        if (access(o->device, R_OK)) {
+            diag_error(d, (Place){.file = o->device},
+                       "is no file, and no GPU of that name is known");
+            diag_hint(d, "known are %s", device_gpu_names(a));
+            return false;
+        }
+    }
+    return !o->device || device_read(a, d, o->device, out);
+}
+
 static int make_cost(Arena *a, Diag *d, const Options *o, Work *w) {
-    int threads = o->threads ? o->threads : omp_get_num_procs();
+    int threads = o->target == TARGET_CUDA ? CUDA_SHARES
+                  : o->threads             ? o->threads
+                                           : omp_get_num_procs();
     w->cost = w->is_trace ? cost_opaque(a, w->step)
                           : cost_on_device(a, w->step, o->target, threads, &w->device);
     if (o->costs && !cost_read_profile(a, d, o->costs, w->step, o->target, w->info.sha256, w->cost))
@@ -245,8 +262,7 @@ bool pipeline_stopped(const Options *o, Stage last) {
 }
 
 int pipeline_run(Arena *a, Diag *d, const Options *o, Stage last, Work *w) {
-    w->device = *device_default();
-    if (o->device && !device_read(a, d, o->device, &w->device)) return EXIT_MODEL;
+    if (!read_device(a, d, o, &w->device)) return EXIT_MODEL;
     int status = load(a, d, o, w);
     if (status != EXIT_DONE) return status;
     status = build_step(a, d, o, w);

@@ -37,8 +37,8 @@ bool trainer_temp_dir(Arena *a, Diag *d, const char **out) {
 
 /* What cg_emit and a compiler that failed wrote. */
 static void remove_dir(Arena *a, const char *dir) {
-    static const char *const files[] = {"program.c", "Makefile", "manifest.json", "weights.bin",
-                                        "compiler.log"};
+    static const char *const files[] = {"program.c",   "Makefile",   "manifest.json",
+                                        "weights.bin", "kernels.cu", "compiler.log"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         unlink(arena_printf(a, "%s/%s", dir, files[i]));
     rmdir(dir);
@@ -59,6 +59,9 @@ int trainer_make(Arena *a, Diag *d, const Options *o, const Work *w, const CgOpt
                     .target = o->target,
                     .loss = w->loss,
                     .opt = w->opt,
+                    .gpu_arch = o->gpu_arch,
+                    .ngpu_arch = o->ngpu_arch,
+                    .tf32 = o->tf32,
                     .sizes = w->sizes,
                     .one_size = w->one_size,
                     .seed = o->seed,

@@ -75,7 +75,7 @@ typedef struct {
     int arch;        /* compute capability, 90 for 9.0 */
     int processors;  /* multiprocessors */
     char name[128];
-    bool tf32;      /* --math tf32: convolutions and products may round their inputs to TF32 */
+    bool tf32;       /* --math tf32: convolutions and products may round their inputs to TF32 */
     CUmodule module; /* the program's kernels */
     CUdeviceptr now, report; /* its variables cu_now and cu_report */
 } CuDevice;
@@ -106,7 +106,7 @@ void cu_watch_block(const Runtime *rt); /* the block, and persistent storages fr
 void cu_watch_run(const Runtime *rt, const DtrtRun *r);
 void cu_watch_drop(const Runtime *rt, int32_t storage, uint64_t at);
 void cu_watch_end(void);
-void cu_watch_free_work(void); /* what follows touches any live bytes */
+void cu_watch_free_work(void);               /* what follows touches any live bytes */
 void cu_watch_everything(const Runtime *rt); /* from here on the whole arena is live */
 void cu_watch_close(void);
 

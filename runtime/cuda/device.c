@@ -48,14 +48,18 @@ static Status done(CUresult r, const char *what) {
 static Status read_back(void *host, const void *at, uint64_t n) {
     cu_watch_free_work();
     Status st = ST_OK;
-    if (n) st = done(cu.cuMemcpyDtoHAsync(host, address(at), n, cu_device.stream), "a copy from the GPU");
+    if (n)
+        st = done(cu.cuMemcpyDtoHAsync(host, address(at), n, cu_device.stream),
+                  "a copy from the GPU");
     return st ? st : done(cu.cuStreamSynchronize(cu_device.stream), "the GPU's work");
 }
 
 static Status write_to(void *at, const void *host, uint64_t n) {
     cu_watch_free_work();
     Status st = ST_OK;
-    if (n) st = done(cu.cuMemcpyHtoDAsync(address(at), host, n, cu_device.stream), "a copy to the GPU");
+    if (n)
+        st =
+            done(cu.cuMemcpyHtoDAsync(address(at), host, n, cu_device.stream), "a copy to the GPU");
     return st ? st : done(cu.cuStreamSynchronize(cu_device.stream), "the GPU's work");
 }
 

@@ -2,8 +2,8 @@
  *
  * The primary context is used, because cuDNN and cuBLAS work in it. Of the images that the program
  * carries the newest cubin that runs on the device is taken, else the text, which the driver
- * compiles. Nothing is linked against NVIDIA's libraries: where they are not, the program starts and
- * says so. */
+ * compiles. Nothing is linked against NVIDIA's libraries: where they are not, the program starts
+ * and says so. */
 #include "cu.h"
 
 #include <dlfcn.h>
@@ -15,8 +15,8 @@
 CuDriver cu;
 CuDevice cu_device;
 
-static void *driver;  /* handle of libcuda */
-static Runtime *run;  /* the one that cu_fail ends */
+static void *driver; /* handle of libcuda */
+static Runtime *run; /* the one that cu_fail ends */
 
 /* ---- libraries ------------------------------------------------------------------------------- */
 

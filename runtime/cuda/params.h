@@ -15,10 +15,10 @@ typedef struct {
 /* What a step found, in the module's variable cu_report: zeros when it begins. The first finding of
  * each kind stays. */
 typedef struct {
-    int nonfinite;              /* 1 + the parameter tensor whose gradient is not finite; from then
-                                   on updates change nothing */
-    int loss_nonfinite;         /* 1: the loss is not, and updates change nothing either */
-    int bad_node;               /* 1 + the node that found a number out of range */
+    int nonfinite;      /* 1 + the parameter tensor whose gradient is not finite; from then
+                           on updates change nothing */
+    int loss_nonfinite; /* 1: the loss is not, and updates change nothing either */
+    int bad_node;       /* 1 + the node that found a number out of range */
     float loss;
     long long value, limit, position; /* of that number: it must be in [0, limit) */
     unsigned long long hits, counted; /* accuracy */

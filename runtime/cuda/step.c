@@ -3,8 +3,8 @@
  * report (params.h).
  *
  * What the CPU's step checks on the host is checked by kernels: a loss or a gradient that is not
- * finite, or a number out of range, spoils the step, and updates that follow change nothing, so that
- * a diverged run ends with the weights it had.
+ * finite, or a number out of range, spoils the step, and updates that follow change nothing, so
+ * that a diverged run ends with the weights it had.
  *
  * The second step of each size is captured into a CUDA graph, and later ones replay it: everything
  * that changes from step to step is in cu_now. (The first runs plainly, because libraries load
@@ -22,13 +22,13 @@ typedef struct {
 } Frame;
 
 static struct {
-    Frame *frame;           /* pinned */
-    CUstream copy;          /* of the batch */
-    CUevent copied;         /* the batch is in the block */
-    CUevent start, end;     /* of a node, for profiles */
-    uint64_t plain[2];      /* steps of each size that ran uncaptured */
+    Frame *frame;       /* pinned */
+    CUstream copy;      /* of the batch */
+    CUevent copied;     /* the batch is in the block */
+    CUevent start, end; /* of a node, for profiles */
+    uint64_t plain[2];  /* steps of each size that ran uncaptured */
     CUgraphExec graph[2];
-    bool no_graph;          /* it could not be made */
+    bool no_graph; /* it could not be made */
 } step;
 
 void cu_step_free(void) {
@@ -54,7 +54,8 @@ static void open_step(const Runtime *rt) {
     cu_watch_block(rt);
 }
 
-/* ---- before and after the nodes ---------------------------------------------------------------- */
+/* ---- before and after the nodes ----------------------------------------------------------------
+ */
 
 static void fill_settings(const DtrtCtx *c, CuStep *now) {
     double t = (double)c->step + 1;
@@ -116,7 +117,8 @@ static Status read_report(Runtime *rt) {
     return dtrt_diagnose(rt, rt->s->nstep, what);
 }
 
-/* ---- the nodes --------------------------------------------------------------------------------- */
+/* ---- the nodes ---------------------------------------------------------------------------------
+ */
 
 static void check_loss(const Runtime *rt) {
     const float *at = rt->loss_at;
@@ -137,7 +139,8 @@ static void count_hits(const Runtime *rt) {
     const DtrtProgram *p = rt->p;
     const DtrtTensor *t = dtrt_program_target(p);
     const float *x = rt->logits_at;
-    long long outer, n, inner, ignore = p->ignore_index;
+    int64_t outer, n, inner;
+    long long ignore = p->ignore_index;
     int is_i32 = t && t->type == DTRT_I32, has_ignore = p->has_ignore;
     dtrt_metric_shape(p, &outer, &n, &inner);
     if (!t || dtrt_tensor_count(t) != (uint64_t)(outer * inner)) return;
@@ -202,7 +205,8 @@ static Status enqueue(Runtime *rt) {
     return ST_OK;
 }
 
-/* ---- captured ---------------------------------------------------------------------------------- */
+/* ---- captured ----------------------------------------------------------------------------------
+ */
 
 static bool may_capture(const Runtime *rt) {
     return !rt->on_grad && !rt->profile && !rt->o.no_graph && !step.no_graph;

@@ -60,7 +60,8 @@ void cu_watch_block(const Runtime *rt) {
     watch.life = calloc(watch.n + 1, sizeof *watch.life);
     watch.range = calloc(most + 1, sizeof *watch.range);
     watch.scratch = calloc(most + 1, sizeof *watch.scratch);
-    if (!watch.life || !watch.range || !watch.scratch) cu_fail("no memory for %u storages", watch.n);
+    if (!watch.life || !watch.range || !watch.scratch)
+        cu_fail("no memory for %u storages", watch.n);
     watch.arena(address(rt, 0), rt->block_bytes);
     for (uint32_t i = 0; i < rt->p->ntensor; i++) {
         const DtrtTensor *t = &rt->p->tensor[i];
