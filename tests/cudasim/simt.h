@@ -134,9 +134,9 @@ const SimtVariable *simt_variable(const SimtModule *module, const char *name); /
 enum { SIMT_FAST = 1, SIMT_CHECKED = 2 }; /* bodies to compile, or-ed */
 
 /* Translates PTX (zero-terminated), compiles it with $CC (else cc) and opens it. `folder`: an
- * existing folder where the shared object is kept under a name made of a hash of the text, the
- * bodies and the translator, and is taken from when it is already there; NULL: a temporary one that
- * is removed at once. NULL on failure, with one or more lines in message. Modules stay until
+ * existing folder where the shared object is kept under a name made of a hash of all that it
+ * depends on, and taken from when it is already there; NULL: a temporary one that is removed at
+ * once. NULL on failure, with one or more lines in message. Modules stay until
  * simt_unload; variables start anew at simt_load. */
 SimtModule *simt_load(const char *ptx, unsigned bodies, const char *folder, char *message,
                       size_t size);
