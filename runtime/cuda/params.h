@@ -24,4 +24,69 @@ typedef struct {
     unsigned long long hits, counted; /* accuracy */
 } CuReport;
 
+/* ---- arguments of kernels (walk.h makes them) ---- */
+
+/* Division of numbers below 2^31 by a constant, as a product. */
+typedef struct {
+    unsigned mul, shift;
+} CuDivider;
+
+/* The items of a box in row-major order, and where each lies in two arrays, as elements or whatever
+ * unit the kernel moves. The axes in use are at the end: the innermost one is axis 7. */
+typedef struct {
+    int first; /* axes first..7 are in use */
+    int small; /* everything is below 2^31: dividers work, offsets fit */
+    long long total;
+    long long size[8], to[8], from[8]; /* strides: of the array written, of the array read */
+    CuDivider by[8];
+} CuWalk;
+
+/* Transposition as tiles of 32 x 32 items: in each slab, height x width items; along height they
+ * are contiguous in the array read and `to` apart in the one written, along width `from` apart and
+ * contiguous. */
+typedef struct {
+    CuWalk slabs;
+    long long height, width, from, to;
+    unsigned total, tiles, across; /* tiles altogether, of a slab, beside each other */
+    CuDivider by_tiles, by_across;
+} CuTiles;
+
+/* DtrtLoss, and the node for reports */
+typedef struct {
+    long long outer, n, inner, ignore_index;
+    float smoothing;
+    int label_i32, has_ignore, is_log, node;
+} CuLoss;
+
+/* Pooling as on images [n, d, h, w, c]; axes that are not there have size 1. */
+typedef struct {
+    int in, out, k, stride, dil, lo, hi, pad;
+    CuDivider by_in, by_out;
+} CuPoolAxis;
+typedef struct {
+    CuPoolAxis a[3];
+    long long n, c;
+    CuDivider by_c;
+    int is_max, wide; /* wide: positions of four bytes */
+    int include_pad;
+    int small_in, small_out; /* x, y have less than 2^31 elements */
+    int pad;
+} CuPool;
+
+/* data [outer, n, inner], indices [count]; inner in items of the kernel */
+typedef struct {
+    long long outer, n, inner, count;
+    CuDivider by_inner, by_count;
+    int small, idx_i32, node, pad;
+} CuGather;
+
+/* A reduction: output o is at keep.to, its elements are those of `over`, from keep.from on. */
+typedef struct {
+    CuWalk keep, over;
+    int runs; /* the innermost axis is reduced */
+    int splits;
+    float scale;
+    int kind; /* DtrtFold */
+} CuReduce;
+
 #endif

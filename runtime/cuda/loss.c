@@ -1,0 +1,51 @@
+/* loss.c - softmax cross-entropy and negative log-likelihood with integer labels, and their
+ * gradients. The first kernel counts and checks the labels, for both directions. */
+#include "walk.h"
+
+enum { PARTS = 256 }; /* LOSS_PARTS of loss.cu */
+
+static CuLoss loss_of(const DtrtLoss *l) {
+    return (CuLoss){.outer = l->outer,
+                    .n = l->n,
+                    .inner = l->inner,
+                    .ignore_index = l->ignore_index,
+                    .smoothing = l->smoothing,
+                    .label_i32 = l->label_i32,
+                    .has_ignore = l->has_ignore,
+                    .is_log = l->is_log,
+                    .node = cu_node()};
+}
+
+uint64_t dtrt_loss_needs(const DtrtLoss *l, int threads) {
+    (void)l;
+    (void)threads;
+    return PARTS * sizeof(double);
+}
+
+void dtrt_loss_forward(DtrtCtx *c, const DtrtLoss *l, const float *x, const void *labels,
+                       float *loss, void *ws) {
+    CuLoss q = loss_of(l);
+    (void)c;
+    CU_LAUNCH(loss_count, PARTS, 256, &q, &labels);
+    if (l->inner == 1) {
+        CU_LAUNCH(loss_rows, PARTS, cu_row_threads(l->n), &q, &x, &labels, &ws);
+    } else {
+        CU_LAUNCH(loss_columns, PARTS, 256, &q, &x, &labels, &ws);
+    }
+    CU_LAUNCH(loss_mean, 1, PARTS, &ws, &loss);
+}
+
+void dtrt_loss_grad(DtrtCtx *c, const DtrtLoss *l, const float *dloss, const float *x,
+                    const void *labels, float *dx, void *ws) {
+    CuLoss q = loss_of(l);
+    (void)c;
+    (void)ws;
+    CU_LAUNCH(loss_count, PARTS, 256, &q, &labels);
+    if (l->inner == 1) {
+        CU_LAUNCH(loss_grad_rows, cu_blocks(l->outer, 1), cu_row_threads(l->n), &q, &dloss, &x,
+                  &labels, &dx);
+    } else {
+        int64_t total = l->outer * l->inner;
+        CU_LAUNCH(loss_grad_columns, cu_blocks(total, 32), 256, &q, &dloss, &x, &labels, &dx);
+    }
+}
