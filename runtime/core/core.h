@@ -56,6 +56,10 @@ void dtrt_device_close(Runtime *rt);
 Status dtrt_staging_open(Runtime *rt);
 void dtrt_staging_free(Runtime *rt);
 uint8_t *dtrt_staging(const Runtime *rt, const DtrtTensor *t);
+/* The data of the next step, while the device works on this one; and of a step, unless that was
+ * done before. */
+void dtrt_stage_ahead(Runtime *rt);
+Status dtrt_stage(Runtime *rt, uint64_t step);
 /* n bytes at `at` in device memory where the host can read them: `at` itself, or a copy in *own
  * (grown as need be; the caller frees it). NULL after a message. */
 const void *dtrt_look(const Runtime *rt, const void *at, uint64_t n, void **own, uint64_t *room);
@@ -331,9 +335,15 @@ struct Runtime {
     uint64_t first_step; /* steps that were done before this run */
     Options o;
     DtrtCtx ctx;
-    uint8_t *block;    /* in device memory */
-    uint8_t **staging; /* per tensor of the data, or NULL: in the block */
-    uint8_t *staged;   /* what they point into */
+    uint8_t *block; /* in device memory */
+    /* devices: where the data of a step is put, per tensor; one is filled while a step copies from
+     * the other */
+    uint8_t **staging[2];
+    uint8_t *staged; /* what they point into */
+    int half;        /* the one that was filled last */
+    bool ahead;      /* with the data of step ahead_step, before its time; how that ended */
+    uint64_t ahead_step, steps; /* steps: of all training */
+    Status ahead_status;
     uint64_t block_bytes, library_bytes;
     int exe; /* own executable, or -1 */
     uint64_t payload, payload_bytes;

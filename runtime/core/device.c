@@ -27,29 +27,48 @@ Status dtrt_staging_open(Runtime *rt) {
     const DtrtProgram *p = rt->p;
     uint64_t total = 0;
     if (!p->device) return ST_OK;
-    for (uint32_t i = 0; i < p->ntensor; i++) total += staging_bytes(rt, i);
-    rt->staging = calloc(p->ntensor + 1, sizeof *rt->staging);
+    for (uint32_t i = 0; i < p->ntensor; i++) total += 2 * staging_bytes(rt, i);
     rt->staged = p->device->alloc_host(total);
-    if (!rt->staging || !rt->staged) return dtrt_no_memory(total);
+    for (int half = 0; half < 2; half++)
+        rt->staging[half] = calloc(p->ntensor + 1, sizeof **rt->staging);
+    if (!rt->staging[0] || !rt->staging[1] || !rt->staged) return dtrt_no_memory(total);
     memset(rt->staged, 0, total);
     uint8_t *at = rt->staged;
     for (uint32_t i = 0; i < p->ntensor; i++) {
         if (!is_data(&p->tensor[i])) continue;
-        rt->staging[i] = at;
-        at += staging_bytes(rt, i);
+        for (int half = 0; half < 2; half++, at += staging_bytes(rt, i)) rt->staging[half][i] = at;
     }
     return ST_OK;
 }
 
 void dtrt_staging_free(Runtime *rt) {
     if (rt->staged) rt->p->device->release_host(rt->staged);
-    free(rt->staging);
+    for (int half = 0; half < 2; half++) {
+        free(rt->staging[half]);
+        rt->staging[half] = NULL;
+    }
     rt->staged = NULL;
-    rt->staging = NULL;
 }
 
 uint8_t *dtrt_staging(const Runtime *rt, const DtrtTensor *t) {
-    return rt->staging ? rt->staging[t - rt->p->tensor] : rt->block + t->offset;
+    uint8_t **at = rt->staging[rt->half];
+    return at ? at[t - rt->p->tensor] : rt->block + t->offset;
+}
+
+/* Not across a change of sizes: the tables are those of this step. */
+void dtrt_stage_ahead(Runtime *rt) {
+    uint64_t next = rt->ctx.step + 1;
+    if (next >= rt->steps || dtrt_loader_is_tail(&rt->loader, next) != (rt->ctx.slot == 1)) return;
+    rt->half = !rt->half;
+    rt->ahead_status = dtrt_loader_stage(rt, next);
+    rt->ahead_step = next;
+    rt->ahead = true;
+}
+
+Status dtrt_stage(Runtime *rt, uint64_t step) {
+    if (!rt->ahead || rt->ahead_step != step) return dtrt_loader_stage(rt, step);
+    rt->ahead = false;
+    return rt->ahead_status;
 }
 
 const void *dtrt_look(const Runtime *rt, const void *at, uint64_t n, void **own, uint64_t *room) {

@@ -91,7 +91,7 @@ static Status train_step(Runtime *rt, Report *r, uint64_t step) {
     rt->ctx.lr = dtrt_rate(o, step, r->steps);
     dtrt_step_use(rt, dtrt_loader_is_tail(&rt->loader, step));
     uint64_t start = dtrt_now_ns();
-    Status st = dtrt_loader_stage(rt, step);
+    Status st = dtrt_stage(rt, step);
     uint64_t staged = dtrt_now_ns();
     if (!st) st = dtrt_step_run(rt);
     uint64_t done = dtrt_now_ns();
@@ -101,7 +101,7 @@ static Status train_step(Runtime *rt, Report *r, uint64_t step) {
 }
 
 static Status train(Runtime *rt, Report *r) {
-    uint64_t steps = count_steps(rt);
+    uint64_t steps = rt->steps = count_steps(rt);
     Status st = dtrt_report_open(rt, r, steps);
     if (!st && rt->o.save_grads) st = dtrt_grads_open(rt, rt->o.save_grads);
     uint64_t every = (uint64_t)rt->o.save_every, step = rt->first_step;

@@ -79,10 +79,11 @@ static void copy_in(const Runtime *rt) {
     fill_settings(&rt->ctx, &step.frame->now);
     for (uint32_t i = 0; i < p->ntensor; i++) {
         const DtrtTensor *t = &p->tensor[i];
-        if (!rt->staging || !rt->staging[i] || !t->bytes) continue;
+        if ((t->role != DTRT_INPUT && t->role != DTRT_TARGET) || !t->bytes) continue;
         CUdeviceptr to = (CUdeviceptr)(uintptr_t)(rt->block + t->offset);
-        cu_check(cu.cuMemcpyHtoDAsync(to, rt->staging[i], dtrt_tensor_plain_bytes(t), step.copy),
-                 "copying the batch");
+        cu_check(
+            cu.cuMemcpyHtoDAsync(to, dtrt_staging(rt, t), dtrt_tensor_plain_bytes(t), step.copy),
+            "copying the batch");
     }
     cu_check(cu.cuMemcpyHtoDAsync(cu_device.now, &step.frame->now, sizeof(CuStep), step.copy),
              "copying the settings of the step");
@@ -98,6 +99,7 @@ static Status read_report(Runtime *rt) {
     cu_check(cu.cuMemcpyDtoHAsync(r, cu_device.report, sizeof *r, cu_device.stream),
              "copying the report of the step");
     rt->running = -1;
+    dtrt_stage_ahead(rt);
     cu_check(cu.cuStreamSynchronize(cu_device.stream), "the step on the GPU");
     rt->loss = r->loss;
     rt->hits = r->hits;
