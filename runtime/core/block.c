@@ -80,6 +80,10 @@ uint64_t dtrt_resident_bytes(void) {
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+uint64_t dtrt_taken_bytes(const Runtime *rt) {
+    return rt->p->device ? UINT64_MAX - rt->p->device->left() : dtrt_resident_bytes();
+}
+
 bool dtrt_read_at(int fd, void *buf, uint64_t n, uint64_t offset) {
     uint8_t *at = buf;
     while (n) {

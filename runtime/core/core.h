@@ -305,6 +305,8 @@ bool dtrt_read_at(int fd, void *buf, uint64_t n, uint64_t offset); /* all n byte
 Status dtrt_payload_open(Runtime *rt);
 Status dtrt_payload_read(Runtime *rt, uint64_t offset, void *buf, uint64_t bytes);
 uint64_t dtrt_resident_bytes(void);
+/* Grows with what libraries take of the memory that the block is in. */
+uint64_t dtrt_taken_bytes(const Runtime *rt);
 
 /* ---- step.c -------------------------------------------------------------------------------- */
 typedef struct {
@@ -345,6 +347,7 @@ struct Runtime {
     uint64_t ahead_step, steps; /* steps: of all training */
     Status ahead_status;
     uint64_t block_bytes, library_bytes;
+    char device[160]; /* that steps run on; "": the processor */
     int exe; /* own executable, or -1 */
     uint64_t payload, payload_bytes;
     void **ptr;      /* parallel to s->addr */

@@ -50,6 +50,10 @@ static Status open_all(Runtime *rt) {
     if (!st) st = dtrt_device_open(rt);
     if (!st) st = dtrt_sizes_open(rt);
     if (!st) st = dtrt_sizes_needs(rt);
+    if (!st && *rt->device)
+        dtrt_note(
+            "on %s: kernels and libraries took %s of its memory beside the budget, %s are free",
+            rt->device, dtrt_size_str(rt->library_bytes), dtrt_size_str(rt->p->device->left()));
     if (!st) st = dtrt_choose(rt);
     if (!st) st = dtrt_block_load(rt);
     if (!st) st = dtrt_staging_open(rt);

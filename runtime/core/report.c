@@ -141,6 +141,10 @@ Status dtrt_report_summary(Runtime *rt, Report *r) {
     printf(",\"persistent_bytes\":%" PRIu64 ",\"library_bytes\":%" PRIu64
            ",\"max_resident_bytes\":%" PRIu64,
            p->persistent_bytes, rt->library_bytes, max_resident_bytes());
+    if (*rt->device) {
+        printf(",\"device\":");
+        dtrt_json_string(stdout, rt->device);
+    }
     printf(",\"planned_overhead\":%.6g,\"recomputed_runs\":%u,\"evictions\":%u,\"threads\":%d",
            rt->is_dynamic ? dtrt_dynamic_overhead(&rt->dynamic) : p->planned_overhead,
            rt->s->recomputed_runs, rt->s->evictions, rt->ctx.threads);

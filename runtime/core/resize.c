@@ -238,7 +238,7 @@ static bool fits(const DtrtProgram *p, const DtrtProgram *of) {
 
 /* Makes the library's objects for the sizes in use and takes what they need into the tables. */
 static Status open_library(Runtime *rt, Sized *s) {
-    uint64_t before = dtrt_resident_bytes();
+    uint64_t before = dtrt_taken_bytes(rt);
     dtrt_fence(true);
     bool made = !rt->compiled->init || rt->compiled->init(&rt->ctx);
     dtrt_fence(false);
@@ -246,7 +246,7 @@ static Status open_library(Runtime *rt, Sized *s) {
         dtrt_error("the library's objects could not be created");
         return ST_MACHINE;
     }
-    uint64_t after = dtrt_resident_bytes();
+    uint64_t after = dtrt_taken_bytes(rt);
     rt->library_bytes += after > before ? after - before : 0;
     if (rt->compiled->needs) rt->compiled->needs(&rt->ctx, s->storage, s->node);
     return ST_OK;

@@ -212,6 +212,7 @@ Status cu_open(Runtime *rt) {
     Status st = load_kernels(rt);
     uint64_t after = cu_left();
     rt->library_bytes = before > after ? before - after : 0;
+    snprintf(rt->device, sizeof rt->device, "%s (sm_%d)", cu_device.name, cu_device.arch);
     return st;
 }
 
