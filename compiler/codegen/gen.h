@@ -9,6 +9,7 @@ typedef struct {
     const char *type, *init;
     uint32_t number;
     uint32_t symbols; /* that its numbers depend on: bit i for symbol i */
+    uint64_t limit;   /* DtrtConv.limit at the compiled sizes */
 } GenObject;
 
 /* Kernels compiled for one architecture. */

@@ -52,7 +52,7 @@ static uint32_t add_object(Gen *g, const char *type, const GenText *init) {
     if (id != NO_ID) return id;
     id = g->object.n;
     map_put(g->object_by_text, key, id);
-    GenObject o = {arena_str(g->a, type), init->text, id, init->symbols};
+    GenObject o = {arena_str(g->a, type), init->text, id, init->symbols, 0};
     VEC_PUSH(g->a, g->object, o);
     return id;
 }
@@ -141,7 +141,9 @@ static bool emit_call(Gen *g, NodeId id, GenText *out) {
         TRY(cg_merge(g, x.init[k], &init));
         x.number[k] = add_object(g, x.type[k], &init);
         note_needs(g, id, x.type[k], x.number[k]);
-        if (!strcmp(x.type[k], "DtrtConv")) note_conv(g, &g->g->node[id], x.number[k]);
+        if (strcmp(x.type[k], "DtrtConv")) continue;
+        note_conv(g, &g->g->node[id], x.number[k]);
+        g->object.at[x.number[k]].limit = 1 + g->c->node_workspace[id];
     }
     TRY(call_needs(g, id));
     x.numbered = true;
@@ -349,6 +351,19 @@ bool cg_kernels(Gen *g) {
 
 /* ---- printing ---- */
 
+/* On the target cuda a convolution may not want more than was planned at the compiled sizes. */
+static void print_limits(const Gen *g, Text *t) {
+    if (g->o->target != TARGET_CUDA) return;
+    text_str(t, "    const bool compiled = true");
+    for (uint32_t i = 0; g->sizes && i < g->sizes->nsym; i++)
+        text_add(t, " && c->dim[%u] == %lld", i, (long long)g->sizes->sym[i].value);
+    text_str(t, ";\n    (void)compiled;\n");
+    for (uint32_t i = 0; i < g->object.n; i++)
+        if (g->object.at[i].limit)
+            text_add(t, "    if (compiled) %s_%u[c->slot].limit = %llu;\n", g->object.at[i].type, i,
+                     (unsigned long long)g->object.at[i].limit);
+}
+
 static void print_init(const Gen *g, Text *t) {
     uint32_t used = 0;
     for (uint32_t i = 0; i < g->object.n; i++) used |= g->object.at[i].symbols;
@@ -358,6 +373,7 @@ static void print_init(const Gen *g, Text *t) {
     for (uint32_t i = 0; i < g->object.n; i++)
         text_add(t, "    %s_%u[c->slot] = (%s)%s;\n", g->object.at[i].type, i, g->object.at[i].type,
                  g->object.at[i].init);
+    print_limits(g, t);
     for (uint32_t i = 0; i < g->object.n; i++)
         for (size_t k = 0; k < sizeof set_up / sizeof *set_up; k++)
             if (!strcmp(g->object.at[i].type, set_up[k].type)) {
