@@ -348,7 +348,7 @@ struct Runtime {
     Status ahead_status;
     uint64_t block_bytes, library_bytes;
     char device[160]; /* that steps run on; "": the processor */
-    int exe; /* own executable, or -1 */
+    int exe;          /* own executable, or -1 */
     uint64_t payload, payload_bytes;
     void **ptr;      /* parallel to s->addr */
     int32_t running; /* node in progress, or -1 */
