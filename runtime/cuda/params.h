@@ -89,4 +89,14 @@ typedef struct {
     int kind; /* DtrtFold */
 } CuReduce;
 
+/* A convolution for conv.cu: missing spatial axes lead with size 1; strides in elements. An image
+ * and all weights have fewer than 2^31 elements. */
+typedef struct {
+    int n, ci, co, group_in, group_out; /* the last two: channels of one group */
+    int in[3], out[3], k[3], stride[3], dil[3], lo[3];
+    int x_channel, x_cell, y_channel, y_cell; /* cells of the image */
+    int w_out, w_in, w_cell;
+    long long x_image, y_image;
+} CuConv;
+
 #endif

@@ -3,7 +3,6 @@
  * from the plan that was made; workspace keeps to the cap; a program that may use just what was
  * planned plans the same; one that may use nothing does without. */
 #include "dnn.h"
-#include "passes.h"
 #include "test.h"
 
 typedef struct {

@@ -69,4 +69,18 @@ void cuda_plan_conv(const DtrtConv *c, const CudaTarget *t, DtrtConvNeeds *out);
 /* deviceless.c: where the numbers are from: "cuDNN 9.19.0", NULL when it is not on this machine. */
 const char *cuda_plan_library(void);
 
+/* deviceless.c: the library, planning for a device; NULL when it is not on this machine. */
+const Dnn *dnn_for(const CudaDevice *device);
+
+/* dnn.c; without cuDNN's header both are none.c.
+ *
+ * The first plan in the order of the library's heuristics (mode A, then its fallback list) that
+ *  - needs at most `most` bytes of workspace,
+ *  - is deterministic and compiled in advance,
+ *  - computes in f32 throughout, unless tf32: then products may round their inputs to TF32.
+ * False when there is none. */
+bool dnn_plan(const Dnn *d, const DtrtConv *c, CudaPass pass, bool tf32, uint64_t most, void **plan,
+              uint64_t *workspace);
+void dnn_drop(const Dnn *d, void *plan); /* fine for NULL */
+
 #endif

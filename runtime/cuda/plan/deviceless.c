@@ -5,7 +5,6 @@
  * workspace of each plan, without a driver. A program that finds another version of the library, or
  * another device, chooses again within the workspace that was planned (passes.c). */
 #include "dnn.h"
-#include "passes.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -10,7 +10,6 @@
  * One spatial axis is made two; strides tell the layout. Padding is given before and after, so
  * asymmetric padding is one too. */
 #include "dnn.h"
-#include "passes.h"
 
 #include <assert.h>
 

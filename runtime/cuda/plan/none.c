@@ -1,5 +1,5 @@
 /* none.c - the compiler built without cuDNN's header: nothing can be asked. */
-#include "passes.h"
+#include "cuda_plan.h"
 
 const Dnn *dnn_for(const CudaDevice *device) {
     (void)device;

@@ -11,7 +11,7 @@
  * that fit). Weight gradients sum over the batch, and need little workspace: they stay whole.
  *
  * The choice depends on geometry, device and cap alone, never on the budget. */
-#include "passes.h"
+#include "cuda_plan.h"
 
 enum {
     ALIGN = 256,
