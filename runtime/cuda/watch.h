@@ -44,7 +44,7 @@ typedef struct {
 } DtrtWatchRange;
 
 /* [at, at + bytes) lies in one device allocation and is divided by the program. At once, not in
- * stream order; nothing in it is live. Ends when the allocation is freed. */
+ * stream order; nothing in it is live, the bytes stay. Ends when the allocation is freed. */
 typedef void DtrtWatchArena(uint64_t at, uint64_t bytes);
 
 /* The range holds a storage from here on. Its contents are undefined (filled with 0xFF, which is
