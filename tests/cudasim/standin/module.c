@@ -8,6 +8,7 @@
  * which it holds, so that most accesses cost two comparisons. The spans touched also tell the race
  * detector what a kernel without a step used.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -243,8 +244,8 @@ static void run_launch(void *payload, SimOp *op) {
     void **args = malloc((kernel->nparams + 1) * sizeof *args);
     SimtFindings *found = calloc(1, sizeof *found);
     if (!args || !found) abort();
-    unsigned char *params = (unsigned char *)payload + sizeof *l;
-    for (uint32_t i = 0; i < kernel->nparams; i++) args[i] = params + kernel->params[i].offset;
+    for (uint32_t i = 0; i < kernel->nparams; i++)
+        args[i] = (unsigned char *)payload + offsetof(Launch, params) + kernel->params[i].offset;
     simt_launch(kernel, l->grid, l->block, l->dynamic, args, &options, found);
     for (uint32_t i = 0; i < found->count; i++) {
         char text[512];
