@@ -337,8 +337,8 @@ class Case:
         return self
 
 
-def main():
-    ap = argparse.ArgumentParser(description="Trace tests: dtrc against stored PyTorch runs.")
+def parser(description):
+    ap = argparse.ArgumentParser(description=description)
     ap.add_argument("case", nargs="*", help="names or globs of cases (default: all)")
     ap.add_argument("--dtrc", required=True)
     ap.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -349,7 +349,11 @@ def main():
     ap.add_argument("--json", help="also write the results to this file")
     ap.add_argument("--traces", default=DATA, help="folder of cases (default: tests/data/traces)")
     ap.add_argument("--timeout", type=float, default=300, help="seconds for one command")
-    opt = ap.parse_args()
+    return ap
+
+
+def run_all(ap, opt, make):
+    """Runs the named cases, each as make(name, opt); the exit status."""
     opt.dtrc = os.path.abspath(opt.dtrc)
     opt.keep_given = bool(opt.keep)
     opt.keep = opt.keep or tempfile.mkdtemp(prefix="dtrc-traces-")
@@ -366,7 +370,7 @@ def main():
     passed = failed = 0
     rows = []
     with concurrent.futures.ThreadPoolExecutor(opt.jobs) as pool:
-        for job in concurrent.futures.as_completed([pool.submit(Case(n, opt).run) for n in names]):
+        for job in concurrent.futures.as_completed([pool.submit(make(n, opt).run) for n in names]):
             c = job.result()
             passed, failed = passed + c.passed, failed + len(c.problems)
             print(f"{'FAIL' if c.problems else 'ok  '} {c.name:24s} {c.passed:3d} checks passed  {c.note}", flush=True)
@@ -385,4 +389,5 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    arguments = parser("Trace tests: dtrc against stored PyTorch runs.")
+    sys.exit(run_all(arguments, arguments.parse_args(), Case))

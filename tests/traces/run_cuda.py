@@ -1,0 +1,91 @@
+#!/usr/bin/python3
+"""Trains the models of tests/data/traces compiled for the target cuda, on the stand-ins of NVIDIA's libraries
+(tests/cudasim) or, with --gpu, on the GPU of this machine, and compares with the PyTorch run stored beside them.
+
+    run_cuda.py --dtrc build/release/bin/dtrc --standins build/release/cudasim/lib [--quick] [CASE...]
+    run_cuda.py --dtrc build/release/bin/dtrc --gpu [CASE...]
+
+For each case: the program of 100 % against PyTorch (check_trace.py has the tolerances), with its step captured and
+replayed; then, with the same bits: enqueued node by node, static at 50 % (or the smallest budget, where that is
+higher) with other orders of the streams, in hard mode, and dynamic at as much.  Two steps run with every access of
+every kernel checked.  The stand-ins end a program that does something wrong with a status of their own.
+
+One line per case, then "N passed, N failed, N skipped".
+"""
+import os
+import sys
+
+from run_traces import Case, Failed, must_run, parser, run_all
+
+
+class CudaCase(Case):
+    def __init__(self, name, opt):
+        super().__init__(name, opt)
+        self.options = self.options[:-2] + ["--target", "cuda", "--gpu-arch", opt.arch]
+
+    def simulate(self, **settings):
+        """Environment of the stand-ins for the next runs."""
+        os.environ.update({"DTRC_SIM_" + k.upper(): str(v) for k, v in settings.items()})
+
+    def with_accesses_checked(self, trainer):
+        t = self.trace
+        command = self.training(trainer)
+        command[command.index("--steps") + 1] = str(min(2, t["steps"]))
+        env = ["env", "DTRC_SIM_CHECK=1"]
+        must_run(env + command, self.opt.timeout)
+
+    def run_trace(self):
+        plan = self.check("plan", self.plan, "static")
+        if plan is None:
+            return
+        peak = plan["peak_without_budget_bytes"]
+        budget = max(peak // 2, plan["min_budget_bytes"])
+        whole = self.check("100 %", self.reference, peak)
+        if whole is None or self.opt.smoke:
+            return
+        if not self.opt.gpu:
+            self.check("accesses", self.with_accesses_checked, whole)
+        self.check("100 %, enqueued", self.same_bits, whole, peak, "--graph", "off")
+        if self.opt.quick:
+            return
+        half = self.check("50 %", self.compile, "static", budget)
+        if half is None:
+            return
+        s = self.check("50 %, captured", self.same_bits, half, budget)
+        self.check("50 %, hard mode", self.same_bits, half, budget, "--hard")
+        low = self.check("dynamic, 1 byte", self.dynamic_refusal, whole, 1)
+        if low:
+            at = max(budget, low)
+            self.check("dynamic", self.at_dynamic, whole, at, low)
+            self.check("dynamic, enqueued", self.at_dynamic, whole, at, low, "--graph", "off")
+        if s:
+            self.note = f"peak {peak}, run at {budget} ({100 * budget // peak} %), {s['recomputed_runs']} runs again"
+
+    def run_dropout(self):
+        plan = self.check("plan", self.plan, "static")
+        if plan is None:
+            return
+        whole = self.check("compile", self.compile, "static", plan["peak_without_budget_bytes"])
+        if whole is None:
+            return
+        done = [self.check(f"seed {i}", self.train, whole, None, "--seed", str(i)) for i in range(6)]
+        if not all(done):
+            return
+        self.check("statistics", self.statistics, [s["losses"] for s, _, _ in done])
+        self.want = (done[3][1], done[3][2], done[3][0]["losses"], done[3][0]["weights_sha256"])
+        low = plan["min_budget_bytes"]
+        small = self.check("compile", self.compile, "static", low)
+        if small:
+            self.check("seed 3, smallest", self.same_bits, small, low, "--seed", "3")
+
+
+if __name__ == "__main__":
+    arguments = parser("Trace tests of the target cuda.")
+    where = arguments.add_mutually_exclusive_group(required=True)
+    where.add_argument("--standins", help="folder of the stand-in libraries")
+    where.add_argument("--gpu", action="store_true", help="run on the GPU of this machine")
+    arguments.add_argument("--arch", default="sm_90")
+    options = arguments.parse_args()
+    if options.standins:
+        os.environ["DTRT_CUDA_PATH"] = os.path.abspath(options.standins)
+    sys.exit(run_all(arguments, options, CudaCase))
