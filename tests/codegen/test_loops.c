@@ -1,9 +1,19 @@
 /* test_loops.c - generated loops against a naive evaluation: nodes over all forms of loops (flat,
  * rows, sums, columns), in place too, are emitted, compiled, loaded and run; an interpreter that
  * follows the definition (one element at a time, numpy broadcasting, double) says what must come
- * out. */
+ * out.
+ *
+ * With LOOPS_CUDA: the same for the target cuda. The kernels are compiled by NVRTC and run by
+ * tests/cudasim with every access checked; kernels with 64-bit indices are tried too, and blocks
+ * and threads in other orders must give the same bits. */
 #include "gen.h"
 #include "test.h"
+
+#ifdef LOOPS_CUDA
+#include "dtrt_cuda.h"
+#include "params.h"
+#include "simt.h"
+#endif
 
 #include "dtrt.h"
 #include "dtrt_math.h"
@@ -12,6 +22,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifdef LOOPS_CUDA
+static const Target target = TARGET_CUDA;
+#else
+static const Target target = TARGET_CPU;
+#endif
 enum { THREADS = 3, MAX_OPERANDS = 16 };
 
 static Arena *arena;
@@ -151,25 +166,121 @@ static void *fresh(uint64_t n, DType t, uint32_t seed) {
     return p;
 }
 
+#ifdef LOOPS_CUDA
+static const SimtModule *module;
+static SimtOptions options = {.check = true};
+static bool wide; /* kernels with 64-bit indices */
+
+/* Buffers of the node that runs: what kernels may touch. */
+static struct {
+    uint8_t *at[MAX_OPERANDS];
+    size_t bytes[MAX_OPERANDS];
+    uint32_t n;
+} buffers;
+
+static bool may_touch(void *ctx, const void *p, size_t bytes, bool write, const char **why) {
+    (void)ctx, (void)write;
+    const uint8_t *b = p;
+    *why = "outside of the node's operands";
+    for (uint32_t i = 0; i < buffers.n; i++)
+        if (b >= buffers.at[i] && b + bytes <= buffers.at[i] + buffers.bytes[i]) return true;
+    return false;
+}
+
+/* Called by the generated code. */
+void dtrt_cuda_launch(DtrtLaunch *k, DtrtGrid grid, int block, void **args) {
+    static SimtFindings found; /* large */
+    char name[64], text[400];
+    snprintf(name, sizeof name, "%s%s", k->name, wide ? "_wide" : "");
+    const SimtKernel *kernel = simt_kernel(module, name);
+    if (!kernel) kernel = simt_kernel(module, k->name);
+    CHECK(kernel != NULL);
+    if (!kernel) return;
+    found = (SimtFindings){0};
+    CHECK(simt_launch(kernel, (SimtDim){(uint32_t)grid.x, (uint32_t)grid.y, 1},
+                      (SimtDim){(uint32_t)block, 1, 1}, 0, args, &options, &found));
+    for (uint32_t i = 0; i < found.count; i++) {
+        simt_describe(&found.list[i], text, sizeof text);
+        fprintf(stderr, "  %s\n", text);
+    }
+}
+
+static bool load_kernels(Gen *g, const char *build) {
+    char message[1000] = "";
+    g->o = &(const CgOptions){.target = TARGET_CUDA,
+                              .include_dir = arena_printf(arena, "%s/include/dtrc", build),
+                              .gpu_arch = (const int[]){80},
+                              .ngpu_arch = 1};
+    CHECK(cg_cuda_images(g));
+    for (uint32_t i = 0; i < g->image.n; i++)
+        if (g->image.at[i].is_text)
+            module = simt_load(g->image.at[i].bytes, SIMT_CHECKED, NULL, message, sizeof message);
+    if (!module) fprintf(stderr, "%s\n", message);
+    CHECK(module != NULL);
+    if (!module) return false;
+    CuStep *now = simt_variable(module, "cu_now")->address;
+    now->seed = 7;
+    now->step = 3;
+    options.may = may_touch;
+    return true;
+}
+#endif
+
+/* Runs the node into p; on the target cuda also with wide indices and in other orders. */
+static void call(NodeId id, DtrtKernel *kernel, void *const *p, const uint64_t *bytes) {
+    const Node *n = &graph->node[id];
+    DtrtCtx c = {.seed = 7, .step = 3, .threads = THREADS};
+#ifdef LOOPS_CUDA
+    enum { WAYS = 3 };
+    uint8_t *before[MAX_OPERANDS], *first[MAX_OPERANDS];
+    buffers.n = n->nin + n->nout + 1;
+    for (uint32_t i = 0; i < buffers.n; i++) {
+        buffers.at[i] = p[i];
+        buffers.bytes[i] = bytes[i];
+        before[i] = arena_alloc(arena, bytes[i] + 1);
+        first[i] = arena_alloc(arena, bytes[i] + 1);
+        memcpy(before[i], p[i], bytes[i]);
+    }
+    for (int way = 0; way < WAYS; way++) {
+        static const SimtOrder order[WAYS] = {SIMT_SEEDED, SIMT_DESCENDING, SIMT_ASCENDING};
+        options.order = order[way];
+        wide = way == 1;
+        for (uint32_t i = 0; i < buffers.n; i++) memcpy(p[i], before[i], bytes[i]);
+        kernel(&c, p);
+        for (uint32_t i = n->nin; i < n->nin + n->nout; i++) {
+            if (!way) memcpy(first[i], p[i], bytes[i]);
+            CHECK(!memcmp(first[i], p[i], bytes[i]));
+        }
+    }
+#else
+    (void)n, (void)bytes;
+    kernel(&c, p);
+#endif
+}
+
 static void run_node(NodeId id, DtrtKernel *kernel, int inplace) {
     const Node *n = &graph->node[id];
     LoopNest l;
     op_loop_nest(arena, graph, n, &l);
     void *p[MAX_OPERANDS] = {0};
     double *want[MAX_OPERANDS];
-    for (uint32_t i = 0; i < n->nin; i++)
+    uint64_t bytes[MAX_OPERANDS];
+    for (uint32_t i = 0; i < n->nin; i++) {
         p[i] = fresh(value_count(graph, n->in[i]), graph->value[n->in[i]].dtype, i);
+        bytes[i] = value_count(graph, n->in[i]) * dtype_size(graph->value[n->in[i]].dtype);
+    }
     for (uint32_t o = 0; o < n->nout; o++) {
         uint64_t count = value_count(graph, n->out[o]);
+        bytes[n->nin + o] = count * dtype_size(graph->value[n->out[o]].dtype);
         p[n->nin + o] = fresh(count, DT_F32, 99);
         want[o] = calloc(count, sizeof(double));
     }
+    bytes[n->nin + n->nout] = op_loop_workspace(graph, n, THREADS);
     p[n->nin + n->nout] = fresh(op_loop_workspace(graph, n, THREADS) / 8 + 1, DT_I64, 98);
     naive(n, &l, p, want);
     void *own = p[n->nin];
     if (inplace >= 0) p[n->nin] = p[inplace];
-    DtrtCtx c = {.seed = 7, .step = 3, .threads = THREADS};
-    kernel(&c, p);
+    call(id, kernel, p, bytes);
     /* Tolerance: chains of float operations of 6e-8 each, and functions of dtrt_vecmath.h, on
      * values up to 4; sums are in double. */
     for (uint32_t o = 0; o < n->nout; o++) {
@@ -306,7 +417,8 @@ static void *compile_and_load(Gen *g, const char *build) {
     Text t;
     text_init(&t, arena);
     text_add(&t,
-             "#include \"dtrt_kernels.h\"\n#include \"dtrt_vecmath.h\"\n"
+             "#include \"dtrt_kernels.h\"\n#include \"dtrt_vecmath.h\"\n#include "
+             "\"dtrt_cuda.h\"\n"
              "#define LOOP __attribute__((noinline))\n#define THREADS INT64_C(%d)\n"
              "enum { SLOTS = 1 };\n",
              THREADS);
@@ -314,14 +426,15 @@ static void *compile_and_load(Gen *g, const char *build) {
     text_str(&t, "DtrtKernel *const kernels[] = {");
     for (NodeId n = 0; n < graph->nnode; n++) text_add(&t, "k%u, ", g->node_body[n]);
     text_str(&t, "0};\n");
-    const char *base = arena_printf(arena, "%s/tests/loops-%ld", build, (long)getpid());
+    const char *base =
+        arena_printf(arena, "%s/tests/loops%d-%ld", build, (int)target, (long)getpid());
     const char *c = arena_printf(arena, "%s.c", base), *so = arena_printf(arena, "%s.so", base);
     CHECK(file_write(c, t.at, t.n));
     const char *cmd = arena_printf(
         arena,
         "cc -std=c11 -O2 -march=native -fno-math-errno -fno-trapping-math -fopenmp -Wall -Wextra "
         "-Wno-unused-parameter -Wno-unused-function -Werror -shared -fPIC -Iruntime/core "
-        "-Iruntime/cpu "
+        "-Iruntime/cuda "
         "'%s' -o '%s'",
         c, so);
     CHECK_EQ(system(cmd), 0);
@@ -339,12 +452,15 @@ int main(int argc, char **argv) {
     graph = ir_new(arena, "test");
     make_nodes();
     Cost cost = {.threads = THREADS};
-    CgOptions o = {.target = TARGET_CPU};
+    CgOptions o = {.target = target};
     Gen g = {.a = arena, .d = &diag, .g = graph, .c = &cost, .o = &o};
     CHECK(cg_kernels(&g));
     void *lib = compile_and_load(&g, argv[1]);
     CHECK(lib != NULL);
     if (!lib) return test_end();
+#ifdef LOOPS_CUDA
+    if (!load_kernels(&g, argv[1])) return test_end();
+#endif
     DtrtKernel *const *kernel = (DtrtKernel *const *)dlsym(lib, "kernels");
     for (NodeId n = 0; n < graph->nnode; n++) {
         run_node(n, kernel[n], -1);
