@@ -55,8 +55,9 @@ static CUresult enqueue_copy(const char *name, CUstream stream, void *to, const 
     return r;
 }
 
-static bool is_pinned(const void *p, size_t bytes) {
-    return sim_alloc_at((uint64_t)(uintptr_t)p, bytes) != NULL;
+/* Where it starts decides: a copy that leaves the buffer must not count as one of other memory. */
+static bool is_pinned(const void *p) {
+    return sim_alloc_at((uint64_t)(uintptr_t)p, 1) != NULL;
 }
 
 static CUresult pageable(CUstream stream, const char *name) {
@@ -70,7 +71,7 @@ static CUresult to_device(const char *name, CUdeviceptr to, const void *from, si
                           CUstream stream) {
     if (!bytes) return CUDA_SUCCESS;
     if (!is_device(name, to, bytes)) return CUDA_ERROR_INVALID_VALUE;
-    bool pinned = is_pinned(from, bytes);
+    bool pinned = is_pinned(from);
     CUresult r = pinned ? CUDA_SUCCESS : pageable(stream, name);
     if (r != CUDA_SUCCESS) return r;
     SimRange ranges[] = {{to, bytes, true, "target"},
@@ -83,7 +84,7 @@ static CUresult to_host(const char *name, void *to, CUdeviceptr from, size_t byt
                         CUstream stream) {
     if (!bytes) return CUDA_SUCCESS;
     if (!is_device(name, from, bytes)) return CUDA_ERROR_INVALID_VALUE;
-    bool pinned = is_pinned(to, bytes);
+    bool pinned = is_pinned(to);
     CUresult r = pinned ? CUDA_SUCCESS : pageable(stream, name);
     if (r != CUDA_SUCCESS) return r;
     SimRange ranges[] = {{from, bytes, false, "source"},

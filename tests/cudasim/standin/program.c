@@ -37,13 +37,13 @@ typedef enum {
     DZ,
     DH,
     GB1,
-    GW2,
     CONV_SPACE,
+    GW2,
     GW1,
     STORAGES
 } Storage;
 
-enum { ALIGN = 256, BLAS_BYTES = 4096, CONV_BYTES = 16384, LAG = 2 };
+enum { ALIGN = 256, BLAS_BYTES = 4096, CONV_BYTES = 2048, LAG = 2 };
 
 static const struct {
     const char *name;
@@ -295,7 +295,7 @@ static void forward(Storage x, Storage t) {
     uses(g.main, "convolution", LIST(x, W1), LIST(H, CONV_SPACE));
     conv_run(g.dnn, g.conv[CONV_FORWARD], g.at[x], g.at[W1], g.at[H], g.at[CONV_SPACE]);
     uses(g.main, "bias and ReLU", LIST(B1), LIST(H));
-    launch(g.bias_relu, (n + 127) / 128, 128, g.main,
+    launch(g.bias_relu, (n + 127) / 128, is("large-block") ? 2048 : 128, g.main,
            (void *[]){&g.at[H], &g.at[B1], &n, &filters});
     live(Z);
     live(DZ);

@@ -13,6 +13,7 @@
  * not tidy.
  */
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +57,27 @@ static void read_fail(void) {
     fail_at = strtoull(colon ? colon + 1 : text, NULL, 10);
 }
 
+/* A kernel that runs unchecked meets the guard pages, or memory that was freed. */
+static void crash(int signal, siginfo_t *info, void *unused) {
+    (void)unused;
+    fprintf(stderr, "cudasim: signal %d at %s\n", signal,
+            sim_place((uint64_t)(uintptr_t)info->si_addr));
+    if (report) {
+        fprintf(report, "signal %d at %s\n", signal, sim_place((uint64_t)(uintptr_t)info->si_addr));
+        fflush(report);
+    }
+    _exit(SIM_EXIT_STATUS);
+}
+
+static void watch_crashes(void) {
+    static char stack[1 << 16]; /* threads of kernels have small ones */
+    stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
+    struct sigaction action = {.sa_sigaction = crash, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigaltstack(&alternate, NULL);
+    sigaction(SIGSEGV, &action, NULL);
+    sigaction(SIGBUS, &action, NULL);
+}
+
 static void remember_status(int status, void *unused) {
     (void)unused;
     exit_status = status;
@@ -81,6 +103,7 @@ const SimEnv *sim_options(void) {
     report = open_file("DTRC_SIM_REPORT");
     trace = open_file("DTRC_SIM_TRACE");
     read_fail();
+    watch_crashes();
     random_state = env.seed * 0x9e3779b97f4a7c15u + 1;
     return &env;
 }
