@@ -159,7 +159,7 @@ def names(folder, *rest):
     named = set()
     for archive in archives:
         text = open(archive, "rb").read()
-        named |= set(re.findall(rb"\0((?:cu|cublas|cudnn)[A-Z][A-Za-z0-9_]+)(?=\0)", text))
+        named |= set(re.findall(rb"\0((?:cu|cublas|cudnn)[A-Z][a-z][A-Za-z0-9_]*)(?=\0)", text))
     named = sorted(n.decode() for n in named)
     missing = [f"NVIDIA's libraries have no {n}" for n in named if n not in real]
     missing += [f"the stand-ins have no {n}" for n in named if not {n, n + "_v2"} & ours]
