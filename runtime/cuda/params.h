@@ -99,4 +99,45 @@ typedef struct {
     long long x_image, y_image;
 } CuConv;
 
+/* Pad. Axes first..7 are in use; strides of the array without padding. */
+typedef struct {
+    int first, mode, small, pad; /* small: the padded array has less than 2^31 items */
+    long long total_in, total_out;
+    long long in[8], out[8], lo[8], stride[8];
+    CuDivider by_out[8];
+} CuPad;
+
+/* DtrtElements. Item i of the indices: its line begins at items.from of the data, whose places are
+ * `stride` apart; along and inner are of the indices. */
+typedef struct {
+    CuWalk items;
+    long long n, stride, along, inner;
+    int how, idx_i32, node, pad;
+} CuElements;
+
+/* DtrtTuples; slices: of a batch */
+typedef struct {
+    int k, how, idx_i32, node;
+    long long batch, count, inner, slices, dim[8];
+} CuTuples;
+
+/* GroupNorm: per channels a group; by: per with channels last, else s. */
+typedef struct {
+    long long n, c, s, groups, per;
+    int channels_last, small;
+    CuDivider by;
+} CuGroups;
+
+/* Resize. An interpolated axis: place p of the result is (i / below) % n of item i. */
+typedef struct {
+    long long in, out, n, below, stride; /* stride: of the array read */
+    double scale, first, last;
+} CuResizeAxis;
+typedef struct {
+    CuWalk rest; /* all axes, with stride 0 in `from` where they are interpolated */
+    CuResizeAxis axis[8];
+    int naxis, mode, coord, rounding, exclude, antialias;
+    double cubic, value;
+} CuResize;
+
 #endif
