@@ -12,19 +12,16 @@
 
 enum { ENGINES = 6 };
 
-static uint64_t image_bytes(const DnnConv *c) {
-    uint64_t m = 1, r = (uint64_t)c->cg;
-    for (int i = 0; i < DNN_SPATIAL; i++) {
-        m *= (uint64_t)c->out[i];
-        r *= (uint64_t)c->ker[i];
-    }
-    return m * r * sizeof(float);
+/* All that the operation touches, as exact engines of cuDNN want to transpose: it grows with the
+ * batch. */
+static uint64_t tensor_bytes(const DnnConv *c) {
+    return c->bytes[0] + c->bytes[1] + c->bytes[2];
 }
 
 /* Engine number `place` of the list, best first. */
 static DnnEngine engine_at(int place, const DnnConv *c) {
     bool backward = c->kind != CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
-    uint64_t big = image_bytes(c);
+    uint64_t big = tensor_bytes(c);
     switch (place) {
     case 0:
         return (DnnEngine){.index = 57,
