@@ -12,6 +12,7 @@
 
 #define BLAS_FUNCTIONS(F)                                                                          \
     F(cublasCreate)                                                                                \
+    F(cublasDestroy)                                                                               \
     F(cublasSetStream)                                                                             \
     F(cublasSetMathMode)                                                                           \
     F(cublasSetWorkspace)                                                                          \
@@ -60,6 +61,11 @@ bool cu_blas(void) {
         blas.handle = NULL;
     }
     return s == CUBLAS_STATUS_SUCCESS;
+}
+
+void cu_blas_close(void) {
+    if (blas.handle) blas.cublasDestroy(blas.handle);
+    blas.handle = NULL;
 }
 
 void cu_blas_products(const CuProducts *p, const float *a, const float *b, float *y,

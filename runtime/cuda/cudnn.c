@@ -48,6 +48,11 @@ const Dnn *cu_dnn(void) {
     return &dnn;
 }
 
+void cu_dnn_close(void) {
+    if (dnn.handle) dnn.cudnnDestroy(dnn.handle);
+    dnn.handle = NULL;
+}
+
 static cudnnStatus_t set(cudnnBackendDescriptor_t pack, cudnnBackendAttributeName_t name,
                          cudnnBackendAttributeType_t type, int64_t count, const void *value) {
     return dnn.cudnnBackendSetAttribute(pack, name, type, count, value);

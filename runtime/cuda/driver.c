@@ -4,7 +4,7 @@
  * carries the newest cubin that runs on the device is taken, else the text, which the driver
  * compiles. Nothing is linked against NVIDIA's libraries: where they are not, the program starts
  * and says so. */
-#include "cu.h"
+#include "libraries.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -218,6 +218,8 @@ Status cu_open(Runtime *rt) {
 
 void cu_close(void) {
     if (!cu_device.context) return;
+    cu_dnn_close();
+    cu_blas_close();
     if (cu_device.module) cu.cuModuleUnload(cu_device.module);
     if (cu_device.stream) cu.cuStreamDestroy(cu_device.stream);
     cu.cuDevicePrimaryCtxRelease(cu_device.device);

@@ -8,11 +8,13 @@
 
 /* ---- cudnn.c ---- */
 const Dnn *cu_dnn(void); /* NULL after a message */
+void cu_dnn_close(void);
 /* Enqueues a plan of dnn_plan. Ends the run with a message when that fails. */
 void cu_dnn_execute(void *plan, const void *x, const void *w, const void *y, void *workspace);
 
 /* ---- blas.c ---- */
 bool cu_blas(void); /* false after a message */
+void cu_blas_close(void);
 /* count products y = alpha * op(a) op(b), row-major; the next one's operands lie `step` elements
  * further. k may be 0. */
 typedef struct {

@@ -12,6 +12,7 @@
     F(cudnnGetErrorString)                                                                         \
     F(cudnnGetLastErrorString)                                                                     \
     F(cudnnCreate)                                                                                 \
+    F(cudnnDestroy)                                                                                \
     F(cudnnSetStream)                                                                              \
     F(cudnnBackendCreateDescriptor)                                                                \
     F(cudnnBackendDestroyDescriptor)                                                               \

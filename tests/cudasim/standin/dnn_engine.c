@@ -37,7 +37,9 @@ static DnnEngine engine_at(int place, const DnnConv *c) {
                            .nondeterministic = true,
                            .supported = backward,
                            .workspace = 4096};
-    case 2: return (DnnEngine){.index = 6, .supported = true, .workspace = big};
+    case 2: /* copies all of them into another layout, as the real one does */
+        return (DnnEngine){
+            .index = 6, .supported = true, .workspace = c->bytes[0] + c->bytes[1] + c->bytes[2]};
     case 3: return (DnnEngine){.index = 41, .supported = false, .workspace = 0};
     case 4: return (DnnEngine){.index = 2, .supported = true, .workspace = big / 8 + 1};
     default: return (DnnEngine){.index = 0, .supported = true, .fallback = true};
