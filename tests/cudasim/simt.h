@@ -106,7 +106,7 @@ typedef struct {
     SimtOrder order;       /* of blocks, and of the threads that can run in a block */
     uint64_t seed;         /* for SIMT_SEEDED */
     uint32_t max_shared;   /* limit of static + dynamic shared bytes; 0: 49152 */
-    uint64_t max_findings; /* stop the grid after so many in this launch; 0: 1000 */
+    uint64_t max_findings; /* stop the grid after so many in this launch; 0: 100000 */
     /* Checked launches ask this for every access to global memory outside the module's own
      * variables: are [p, p + bytes) inside a buffer that is alive (and writable, if `write`)? If
      * not, *why may be set to a text that stays valid until the next call. NULL: every access is

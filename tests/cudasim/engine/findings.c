@@ -38,7 +38,7 @@ static SimtFinding *same(SimtFindings *all, SimtKind kind, uint32_t line) {
 
 void simt_report(const SimtThread *t, SimtKind kind, uint32_t line, const char *fmt, ...) {
     Launch *l = &simt_now;
-    uint64_t limit = l->options->max_findings ? l->options->max_findings : 1000;
+    uint64_t limit = l->options->max_findings ? l->options->max_findings : 100000;
     l->findings++;
     if (l->findings >= limit) l->stop = true;
     SimtFindings *all = l->found;
