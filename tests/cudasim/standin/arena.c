@@ -100,6 +100,11 @@ static void insert(Arena *arena, uint32_t i, Storage s) {
     arena->count++;
 }
 
+static void forget(const Change *c) {
+    memset((void *)(uintptr_t)c->at, POISON, c->bytes);
+    sim_mark(c->at, c->bytes, false);
+}
+
 static void run_live(void *payload, SimOp *op) {
     (void)op;
     const Change *c = payload;
@@ -116,7 +121,7 @@ static void run_live(void *payload, SimOp *op) {
         return;
     }
     insert(arena, i, (Storage){c->at, c->bytes, c->name});
-    if (!(c->flags & DTRT_WATCH_KEEP)) memset((void *)(uintptr_t)c->at, POISON, c->bytes);
+    if (!(c->flags & DTRT_WATCH_KEEP)) forget(c);
 }
 
 static void run_dead(void *payload, SimOp *op) {
@@ -133,7 +138,7 @@ static void run_dead(void *payload, SimOp *op) {
     ghosts[nghosts++ % MAX_GHOSTS] = arena->live[i];
     arena->count--;
     memmove(&arena->live[i], &arena->live[i + 1], (arena->count - i) * sizeof *arena->live);
-    if (!(c->flags & DTRT_WATCH_KEEP)) memset((void *)(uintptr_t)c->at, POISON, c->bytes);
+    if (!(c->flags & DTRT_WATCH_KEEP)) forget(c);
 }
 
 void sim_arena_forget(uint64_t at, uint64_t bytes) {

@@ -121,8 +121,9 @@ CUresult cuStreamBeginCapture(CUstream handle, CUstreamCaptureMode mode) {
                                                       : "the NULL stream cannot be captured");
         return s->id ? CUDA_ERROR_ILLEGAL_STATE : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    SimCapture *c = calloc(1, sizeof *c); /* stays: marks refer to it */
+    SimCapture *c = calloc(1, sizeof *c);
     if (!c) abort();
+    sim_keep(c); /* marks refer to it */
     *c = (SimCapture){.next = active, .origin = s, .mode = mode, .graph = graph_new()};
     active = c;
     s->capture = c;

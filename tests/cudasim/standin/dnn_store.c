@@ -97,7 +97,8 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t handle) {
     for (uint32_t i = 0; i < d->nvalues; i++) free(d->values[i].elements);
     free(d->engine);
     free(d->conv);
-    *d = (Dnn){0}; /* kept, so that a later use is seen */
+    *d = (Dnn){0};
+    sim_keep(d);
     sim_object("cuDNN descriptors", -1);
     return CUDNN_STATUS_SUCCESS;
 }

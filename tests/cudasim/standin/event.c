@@ -46,7 +46,8 @@ CUresult cuEventDestroy(CUevent handle) {
     Event *e = event_of(handle);
     if (!e) return CUDA_ERROR_INVALID_HANDLE;
     mark_drop(e->mark);
-    e->magic = 0; /* kept, so that a later use is seen */
+    e->magic = 0;
+    sim_keep(e);
     sim_object("events", -1);
     return CUDA_SUCCESS;
 }

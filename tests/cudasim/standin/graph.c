@@ -176,7 +176,8 @@ CUresult cuGraphExecDestroy(CUgraphExec handle) {
     SIM_ENTER_SURE;
     Exec *e = (Exec *)(void *)handle;
     if (!e || e->magic != EXEC_MAGIC) return CUDA_ERROR_INVALID_HANDLE;
-    e->magic = 0; /* kept, so that a later use is seen */
+    e->magic = 0;
+    sim_keep(e);
     graph_drop(e->graph);
     sim_object("executable graphs", -1);
     return CUDA_SUCCESS;

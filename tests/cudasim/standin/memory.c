@@ -11,7 +11,7 @@
 
 #include "sim.h"
 
-enum { PAGE = 4096, ALIGN = 256, UNIT = 512, POISON = 0xFF };
+enum { PAGE = 4096, ALIGN = 256, UNIT = 512, POISON = 0xFF, WORD = 4 };
 
 static SimAlloc *table; /* ascending addresses */
 static uint32_t count, capacity, next_id;
@@ -97,6 +97,31 @@ void sim_take_back(uint64_t at) {
     }
 }
 
+void sim_mark(uint64_t at, uint64_t bytes, bool written) {
+    const SimAlloc *a = sim_alloc_at(at, bytes);
+    if (!a || !a->written || !bytes) return;
+    uint64_t first = (at - a->at) / WORD, last = (at - a->at + bytes - 1) / WORD;
+    for (uint64_t i = first; i <= last; i++) {
+        if (i % 64 == 0 && i + 63 <= last) {
+            a->written[i / 64] = written ? UINT64_MAX : 0;
+            i += 63;
+        } else if (written) {
+            a->written[i / 64] |= (uint64_t)1 << i % 64;
+        } else {
+            a->written[i / 64] &= ~((uint64_t)1 << i % 64);
+        }
+    }
+}
+
+bool sim_is_written(uint64_t at, uint64_t bytes) {
+    const SimAlloc *a = sim_alloc_at(at, bytes);
+    if (!a || !a->written) return true;
+    uint64_t first = (at - a->at) / WORD, last = (at - a->at + bytes - 1) / WORD;
+    for (uint64_t i = first; i <= last; i++)
+        if (!(a->written[i / 64] >> i % 64 & 1)) return false;
+    return true;
+}
+
 static CUresult allocate(uint64_t *at, size_t bytes, bool host) {
     if (!bytes) return CUDA_ERROR_INVALID_VALUE;
     uint64_t taken = host ? 0 : up(bytes, UNIT);
@@ -114,6 +139,10 @@ static CUresult allocate(uint64_t *at, size_t bytes, bool host) {
                   .host = host};
     a.at = a.map + PAGE + (inner - up(bytes, ALIGN));
     memset(map + PAGE, POISON, inner);
+    if (sim_options()->check && !host) {
+        a.written = calloc(bytes / WORD / 64 + 2, sizeof *a.written);
+        if (!a.written) return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     insert(a);
     sim_overhead((int64_t)taken);
     *at = a.at;
@@ -142,6 +171,8 @@ static CUresult release(const char *function, uint64_t at, bool host) {
     }
     check_tail(a);
     a->freed = true;
+    free(a->written);
+    a->written = NULL;
     if (!host) used -= up(a->bytes, UNIT);
     sim_arena_forget(a->at, a->bytes);
     sim_race_forget(a->at, a->bytes);

@@ -110,6 +110,7 @@ CUresult cuModuleUnload(CUmodule handle) {
         sim_take_back((uint64_t)(uintptr_t)m->simt->variables[i].address);
     m->unloaded =
         true; /* its code stays: graphs may hold launches, which are findings from now on */
+    sim_keep(m);
     sim_object("modules", -1);
     return CUDA_SUCCESS;
 }
@@ -223,6 +224,16 @@ static bool may(void *ctx, const void *p, size_t bytes, bool write, const char *
     return add_touch(watch, at, bytes, write, why);
 }
 
+static bool initialised(void *ctx, const void *p, size_t bytes) {
+    (void)ctx;
+    return sim_is_written((uint64_t)(uintptr_t)p, bytes);
+}
+
+static void wrote(void *ctx, const void *p, size_t bytes) {
+    (void)ctx;
+    sim_mark((uint64_t)(uintptr_t)p, bytes, true);
+}
+
 static void run_launch(void *payload, SimOp *op) {
     const Launch *l = payload;
     const SimtKernel *kernel = l->function->kernel;
@@ -240,6 +251,8 @@ static void run_launch(void *payload, SimOp *op) {
                            .max_shared = kernel->dynamic_offset + l->function->dynamic_limit,
                            .max_findings = 10,
                            .may = may,
+                           .initialised = initialised,
+                           .wrote = wrote,
                            .ctx = &watch};
     void **args = malloc((kernel->nparams + 1) * sizeof *args);
     SimtFindings *found = calloc(1, sizeof *found);

@@ -332,7 +332,9 @@ static void backward(Storage x) {
     CALL(api.cuEventRecord(g.fork, g.main));
     CALL(api.cuStreamWaitEvent(g.side, g.fork, 0));
     uses(g.side, "gradient of b1", LIST(DH), LIST(GB1));
-    launch(g.bias_back, FILTERS, 64, g.side, (void *[]){&g.at[DH], &g.at[GB1], &rows, &filters});
+    if (!is("unwritten-read"))
+        launch(g.bias_back, FILTERS, 64, g.side,
+               (void *[]){&g.at[DH], &g.at[GB1], &rows, &filters});
     CALL(api.cuEventRecord(g.join, g.side));
     uses(g.main, "gradient of w1", LIST(x, DH), LIST(GW1, CONV_SPACE));
     conv_run(g.dnn, g.conv[CONV_FILTER], g.at[x], g.at[GW1], g.at[DH], g.at[CONV_SPACE]);

@@ -154,6 +154,18 @@ void sim_object(const char *kind, int change) {
     }
 }
 
+void sim_keep(void *object) {
+    typedef struct Kept {
+        struct Kept *next;
+        void *object;
+    } Kept;
+    static Kept *all; /* reachable, for leak checkers */
+    Kept *kept = malloc(sizeof *kept);
+    if (!kept) abort();
+    *kept = (Kept){all, object};
+    all = kept;
+}
+
 uint32_t sim_random(uint32_t n) {
     random_state ^= random_state << 13; /* xorshift64: Marsaglia, J. Stat. Soft. 8(14), 2003 */
     random_state ^= random_state >> 7;

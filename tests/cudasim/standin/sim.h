@@ -39,6 +39,8 @@ __attribute__((format(printf, 1, 2))) void sim_finding(const char *format, ...);
 bool sim_call(const char *function);
 /* Counts living objects: +1 made, -1 gone. What is left at the end is a finding. */
 void sim_object(const char *kind, int change);
+/* What an API function made and destroyed stays where it was, so that a later use of it is seen. */
+void sim_keep(void *object);
 /* Pseudo-random number below n, from the seed. */
 uint32_t sim_random(uint32_t n);
 
@@ -59,7 +61,8 @@ typedef struct {
     uint32_t id;             /* order of allocation, for messages */
     bool host;               /* pinned memory */
     bool freed;
-    bool lent; /* a variable of a module: not from cuMemAlloc */
+    bool lent;         /* a variable of a module: not from cuMemAlloc */
+    uint64_t *written; /* in checked runs, of device memory: a bit for each word of 4 bytes */
 } SimAlloc;
 
 /* The allocation that holds [at, at + bytes), freed ones too; NULL when there is none. */
@@ -69,6 +72,9 @@ const char *sim_place(uint64_t at);
 /* Memory of others that counts as a device buffer from here on, or no more. */
 void sim_lend(uint64_t at, uint64_t bytes);
 void sim_take_back(uint64_t at);
+/* Checked runs know for each word of device memory whether something wrote it. */
+void sim_mark(uint64_t at, uint64_t bytes, bool written);
+bool sim_is_written(uint64_t at, uint64_t bytes);
 void sim_memory_report(void); /* leaks */
 uint64_t sim_memory_peak(void);
 /* Memory that contexts and libraries take for themselves: counts as used. */

@@ -119,6 +119,9 @@ void op_run(SimOp *op, SimStream *stream) {
     }
     if (!op->nranges) good &= step_allowed(op);
     if (good) op->run(op->payload, op);
+    for (uint32_t i = 0; !op->watch && i < op->nranges; i++)
+        if (op->ranges[i].range.write)
+            sim_mark(op->ranges[i].range.at, op->ranges[i].range.bytes, true);
     for (uint32_t i = 0; i < op->nranges; i++) {
         OpRange *r = &op->ranges[i];
         sim_unpin(&r->pin, r->range.at, r->range.bytes, r->range.write);
