@@ -36,7 +36,7 @@ MISTAKES = {
     "large-block": (BOTH, r"launch of bias_relu with a block beyond the limits"),
     "forgotten-workspace": (BOTH, r"the handle has no workspace"),
     "dead-storage": (BOTH, r"memory: relu_back .*dead since the end of storage hidden"),
-    "unwritten-read": (BOTH, r"uninit.*: sgd .*step SGD"),
+    "unwritten-read": (BOTH, r"read before written: sgd .*step SGD"),
     "overlap": (BOTH, r"gradient of w1 becomes live at .* where logits is alive"),
     "undeclared-write": (BOTH, r"entropy .*step entropy does not write there"),
     "copy-past-end": (BOTH, r"cuMemcpyHtoDAsync: source: .* not inside a living buffer"),
