@@ -18,6 +18,7 @@ static const struct {
     const char *needs; /* NULL: no workspace */
 } set_up[] = {{"DtrtConv", "dtrt_conv_init", true, "dtrt_conv_workspace"},
               {"DtrtMatmul", "dtrt_matmul_init", false, "dtrt_matmul_workspace"},
+              {"DtrtAttention", "dtrt_attention_init", false, "dtrt_attention_workspace"},
               {"DtrtResize", "dtrt_resize_init", false, NULL}};
 
 /* What one node's emission is about: the objects that it asks for, in order. First they are only

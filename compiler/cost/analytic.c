@@ -103,6 +103,24 @@ static Needs matmul_needs(CostCtx *x, const MatmulObject *o) {
     return learn(x, key, (Needs){workspace, 0});
 }
 
+static Needs attention_needs(CostCtx *x, const AttentionObject *o) {
+    DtrtAttention m;
+    memset(&m, 0, sizeof m);
+    m.grad = o->grad, m.nbatch = (int)o->nbatch, m.trans_k = o->trans_k, m.add = o->add;
+    m.cond = !o->cond   ? DTRT_ATTENTION_NO_COND
+             : o->shows ? DTRT_ATTENTION_SHOWS
+                        : DTRT_ATTENTION_HIDES;
+    m.rows = o->rows, m.keys = o->keys, m.depth = o->depth, m.width = o->width;
+    for (uint32_t i = 0; i < o->nbatch; i++) m.batch[i] = o->batch[i];
+    const char *key = object_key(x->a, 'a', &m, sizeof m);
+    Needs n;
+    if (find(x, key, &n)) return n;
+    uint64_t workspace = 0;
+    char err[256];
+    if (!dtrt_attention_needs(&m, x->c->threads, &workspace, err, sizeof err)) workspace = 0;
+    return learn(x, key, (Needs){workspace, 0});
+}
+
 static uint64_t index_bytes(const PoolObject *o) {
     const Geometry *q = &o->q;
     DtrtPool p = {.nd = (int)q->nd, .is_max = o->is_max, .n = q->n, .c = q->ci};
@@ -135,9 +153,11 @@ static uint64_t node_workspace(CostCtx *x, NodeId id) {
     const Node *n = &g->node[id];
     ConvObject conv;
     MatmulObject mm;
+    AttentionObject at;
     if (ir_attr(n, A_workspace)) return cost_plain_workspace(g, n, x->c->threads);
     if (op_conv_object(g, x->c->packed, n, &conv)) return conv_needs(x, &conv).workspace;
     if (op_matmul_object(g, n, &mm)) return matmul_needs(x, &mm).workspace;
+    if (op_attention_object(g, n, &at)) return attention_needs(x, &at).workspace;
     return cost_plain_workspace(g, n, x->c->threads);
 }
 
@@ -159,7 +179,9 @@ double cost_bytes_moved(const Graph *g, const Cost *c, const Node *n) {
 static bool is_product(const Graph *g, const Node *n) {
     ConvObject conv;
     MatmulObject mm;
-    return op_conv_object(g, NULL, n, &conv) || op_matmul_object(g, n, &mm);
+    AttentionObject at;
+    return op_conv_object(g, NULL, n, &conv) || op_matmul_object(g, n, &mm) ||
+           op_attention_object(g, n, &at);
 }
 
 Roofline cost_roofline(const Graph *g, const Cost *c, const Node *n, const Device *x) {

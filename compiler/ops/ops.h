@@ -144,7 +144,8 @@ typedef struct {
 /* Geometry of Conv, ConvGradX, ConvGradW, MaxPool(Grad), AveragePool(Grad). */
 bool op_geometry(const Graph *g, const Node *n, Geometry *out);
 
-/* ---- conv.c, matmul.c, pool.c: the object of a node; emission writes it, cost asks it ---- */
+/* ---- conv.c, matmul.c, attention.c, pool.c: the object of a node; emission writes it, cost asks
+ * it ---- */
 typedef struct {
     Geometry q;
     bool packed, fwd, grad_x, grad_w; /* one of the three passes is set */
@@ -158,6 +159,14 @@ typedef struct {
     int64_t batch_a[IR_MAX_RANK], batch_b[IR_MAX_RANK], m, n, k;
 } MatmulObject;
 bool op_matmul_object(const Graph *g, const Node *n, MatmulObject *out);
+typedef struct {
+    bool grad, trans_k, add, cond, shows; /* cond: there is one; shows: true means a score stays */
+    double alpha, fill;
+    uint32_t nbatch;
+    int64_t batch[IR_MAX_RANK], rows, keys, depth, width;
+    int64_t add_dim[IR_MAX_RANK], cond_dim[IR_MAX_RANK]; /* batch axes and rows, 1: broadcast */
+} AttentionObject;
+bool op_attention_object(const Graph *g, const Node *n, AttentionObject *out);
 typedef struct {
     Geometry q;
     bool is_max;

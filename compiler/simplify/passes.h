@@ -6,6 +6,8 @@
 
 /* g itself when it has no group normalization */
 const Graph *group_norms(Arena *a, const Graph *g);
+/* g itself when it has no softmax */
+const Graph *join_attention(Arena *a, const Graph *g);
 /* g itself when it has no images */
 const Graph *channels_last(Arena *a, Diag *d, const Graph *g);
 Graph *lower_graph(Arena *a, const Graph *g);

@@ -4,7 +4,8 @@
 Graph *simplify_forward(Arena *a, Diag *d, const Graph *g) {
     const Graph *x = channels_last(a, d, simplify_clean(a, group_norms(a, simplify_clean(a, g))));
     x = simplify_clean(a, lower_graph(a, x));
-    return simplify_clean(a, match_patterns(a, x));
+    x = simplify_clean(a, match_patterns(a, x));
+    return simplify_clean(a, join_attention(a, x));
 }
 
 Graph *simplify_step(Arena *a, const Graph *g) {

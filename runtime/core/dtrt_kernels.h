@@ -69,6 +69,32 @@ void dtrt_matmul_free(DtrtMatmul *m);
 void dtrt_matmul(const DtrtMatmul *m, const float *a, const float *b, const float *bias, float *y,
                  void *ws);
 
+/* ---- attention.c: y = softmax(mask(alpha * q k')) v for each head ---- */
+/* q [batch.., rows, depth], k [batch.., keys, depth] (trans_k: [batch.., depth, keys]), v [batch..,
+ * keys, width], y [batch.., rows, width]. Scores [batch.., rows, keys] are masked in this order:
+ * where cond (bool) says so they become fill, then add (f32) is added; axes of cond and add are
+ * those of the scores or 1, the last is always keys. stats [batch.., rows, 2]: largest score, 1/sum
+ * of exponentials. An object is of the forward pass or (grad) of the gradient. */
+enum { DTRT_ATTENTION_NO_COND, DTRT_ATTENTION_HIDES, DTRT_ATTENTION_SHOWS };
+typedef struct DtrtAttention {
+    int grad, nbatch, trans_k;
+    int add, cond; /* is there one; cond: what true means for a score */
+    float alpha, fill;
+    int64_t batch[6], rows, keys, depth, width;
+    int64_t add_dim[7], cond_dim[7]; /* batch axes and rows */
+    void *impl;
+} DtrtAttention;
+bool dtrt_attention_needs(const DtrtAttention *m, int threads, uint64_t *workspace, char *err,
+                          size_t nerr);
+bool dtrt_attention_init(DtrtAttention *m, int threads);
+uint64_t dtrt_attention_workspace(const DtrtAttention *m); /* after init */
+void dtrt_attention_free(DtrtAttention *m);
+void dtrt_attention_forward(const DtrtAttention *m, const float *q, const float *k, const float *v,
+                            const float *add, const void *cond, float *y, float *stats, void *ws);
+void dtrt_attention_grad(const DtrtAttention *m, const float *dy, const float *q, const float *k,
+                         const float *v, const float *add, const void *cond, const float *stats,
+                         float *dq, float *dk, float *dv, void *ws);
+
 /* ---- pool.c: own loops, no workspace ---- */
 typedef struct DtrtPool {
     int nd, channels_last, is_max, count_include_pad, ceil_mode;

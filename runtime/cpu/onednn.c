@@ -1,9 +1,9 @@
 /* onednn.c - the library's engine and stream, and prepared primitives (see onednn.h).
  *
  * Everything runs on one CPU engine and one in-order stream, both made at first use and kept for
- * the process. Only the main thread calls this. Errors at creation are returned; an error while a
- * step runs can only be the machine's (the library allocates small internal structures), so it ends
- * the program. */
+ * the process. Only the main thread calls this, but for onednn_run_on. Errors at creation are
+ * returned; an error while a step runs can only be the machine's (the library allocates small
+ * internal structures), so it ends the program. */
 #include "onednn.h"
 
 #include <assert.h>
@@ -83,13 +83,22 @@ bool onednn_op_scratch(OnednnOp *op, const_dnnl_primitive_desc_t pd) {
     return onednn_op_arg(op, DNNL_ARG_SCRATCHPAD, md);
 }
 
+dnnl_status_t onednn_stream_new(dnnl_stream_t *out) {
+    *out = NULL;
+    return dnnl_stream_create(out, engine, dnnl_stream_default_flags);
+}
+
 void onednn_run(const OnednnOp *op, void *const *addr) {
+    onednn_run_on(op, addr, stream);
+}
+
+void onednn_run_on(const OnednnOp *op, void *const *addr, dnnl_stream_t on) {
     dnnl_status_t s = dnnl_success;
     for (int i = 0; i < op->narg && s == dnnl_success; i++) {
         s = dnnl_memory_set_data_handle(op->arg[i].memory, addr[i]);
     }
-    if (s == dnnl_success) s = dnnl_primitive_execute(op->prim, stream, op->narg, op->arg);
-    if (s == dnnl_success) s = dnnl_stream_wait(stream);
+    if (s == dnnl_success) s = dnnl_primitive_execute(op->prim, on, op->narg, op->arg);
+    if (s == dnnl_success) s = dnnl_stream_wait(on);
     if (s != dnnl_success) {
         fprintf(stderr, "error: oneDNN: %s\n", onednn_error(s));
         exit(4);

@@ -1,6 +1,6 @@
 /* onednn.h - private to runtime/cpu: one engine and stream for the process, prepared primitives,
- * and the thread count they are made for. conv.c and matmul.c are the only users; nobody else
- * includes dnnl.h. */
+ * and the thread count they are made for. attention.c, conv.c and matmul.c are the only users;
+ * nobody else includes dnnl.h. */
 #ifndef DTRT_ONEDNN_H
 #define DTRT_ONEDNN_H
 
@@ -41,6 +41,10 @@ bool onednn_op_scratch(OnednnOp *op, const_dnnl_primitive_desc_t pd);
 /* addr[i] is the address of the i-th argument. Failure is the machine's fault: prints and exits
  * with 4. */
 void onednn_run(const OnednnOp *op, void *const *addr);
+/* As onednn_run, by a thread of its own: of primitives made for one thread and of nobody else's
+ * memory objects, on a stream that is nobody else's. */
+void onednn_run_on(const OnednnOp *op, void *const *addr, dnnl_stream_t on);
+dnnl_status_t onednn_stream_new(dnnl_stream_t *out);
 /* Frees the primitive and its memory objects; an op that was never filled is fine. */
 void onednn_op_free(OnednnOp *op);
 

@@ -184,6 +184,26 @@ static void test_groups(void) {
           "    dtrt_rmsnorm_grad_x(p[0], p[1], p[2], p[3], p[4], 12, 5);\n");
 }
 
+static void test_attention(void) {
+    check(
+        "%0 input f32[2,5,4] \"q\" %1 input f32[2,6,4] \"k\" %2 input f32[2,6,3] \"v\""
+        "%3 input bool[5,6] \"c\""
+        "fwd %4 f32[2,5,3] \"y\", %5 f32[2,5,2] \"s\" = Attention(%0, %1, %2, -, %3) "
+        "{alpha=0.5, trans_b=1, value=-2.0} \"n\""
+        "bwd %6 f32[2,5,4] \"a\", %7 f32[2,6,4] \"b\", %8 f32[2,6,3] \"d\" = "
+        "AttentionGrad(%4, %0, %1, %2, %5, -, %3) {alpha=0.5, trans_b=1, value=-2.0} \"g\"",
+        "DtrtAttention_0 = {.grad = 0, .nbatch = 1, .trans_k = 0, .add = 0, .cond = "
+        "DTRT_ATTENTION_HIDES, .alpha = 0.5f, .fill = -2.0f, .batch = {2}, .rows = 5, .keys = 6, "
+        ".depth = 4, .width = 3, .cond_dim = {1, 5}}\n"
+        "DtrtAttention_1 = {.grad = 1, .nbatch = 1, .trans_k = 0, .add = 0, .cond = "
+        "DTRT_ATTENTION_HIDES, .alpha = 0.5f, .fill = -2.0f, .batch = {2}, .rows = 5, .keys = 6, "
+        ".depth = 4, .width = 3, .cond_dim = {1, 5}}\n"
+        "    dtrt_attention_forward(&DtrtAttention_0[c->slot], p[0], p[1], p[2], NULL, p[4], p[5], "
+        "p[6], p[7]);\n"
+        "    dtrt_attention_grad(&DtrtAttention_1[c->slot], p[0], p[1], p[2], p[3], NULL, p[6], "
+        "p[4], p[7], p[8], p[9], p[10]);\n");
+}
+
 /* Both passes of a loss share an object. */
 static void test_loss(void) {
     check("%0 input f32[2,5,3] \"x\" %1 target i32[2,3] \"t\""
@@ -221,6 +241,7 @@ static void test_sums(void) {
 int test_emit(void) {
     test_norms();
     test_groups();
+    test_attention();
     test_loss();
     test_updates();
     test_sums();

@@ -42,6 +42,7 @@ static const struct {
     {"rms", forward},
     {"tanh", forward},
     {"group", forward},
+    {"attention", forward},
 };
 
 int main(void) {

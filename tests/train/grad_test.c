@@ -164,6 +164,12 @@ static const Case cases[] = {
     {"GroupNorm", "2,5,2,6 6 6", "group=3 channels_last=1 eps=0.01"},
     {"GroupNorm", "2,9,4 4 4", "group=4 channels_last=1 eps=0.01"},
     {"GroupNorm", "3,5,4 4 4", "group=1 channels_last=1"},
+    {"Attention", "3,4 4,5 5,2", "alpha=0.5"},
+    {"Attention", "2,3,4 2,5,4 2,5,2", "alpha=0.5 trans_b=1"},
+    {"Attention", "2,2,3,4 2,2,4,5 2,2,5,4 f2,1,1,5", "alpha=0.7"},
+    {"Attention", "2,3,4 2,5,4 2,5,2 f2,3,5 b1,3,5", "trans_b=1 value=-0.5"},
+    {"Attention", "2,3,4 2,4,5 2,5,2 ~ b5", "alpha=-0.4 mode=1 value=0.25"},
+    {"Attention", "1,1,4 1,4,1 1,1,2", ""},
     {"Softmax", "3,5", "axis=-1"},
     {"Softmax", "3,5,2", "axis=1"},
     {"Softmax", "3,5,2", "axis=0"},
@@ -259,6 +265,7 @@ static const char *read_shape(const char *s, Shape *out) {
 static const char *read_operand(Graph *g, const char *s, Operand *o) {
     Shape shape;
     *o = (Operand){.kind = ' ', .v = NO_ID};
+    if (*s == '~') return s + (s[1] == ' ' ? 2 : 1);
     if (strchr("+bigIfphuq", *s)) o->kind = *s++;
     if (strchr("igIq", o->kind)) {
         char *end;
@@ -411,6 +418,7 @@ static void run_case(const Case *k) {
         char *kinds = memset(arena_alloc(a, g->nvalue), ' ', g->nvalue);
         int *below = ARENA_ARRAY(a, int, g->nvalue);
         for (uint32_t i = 0; i < nin; i++) {
+            if (in[i].v == NO_ID) continue;
             kinds[in[i].v] = in[i].kind;
             below[in[i].v] = in[i].below;
         }

@@ -545,7 +545,9 @@ void interp_call(const Call *c) {
     case OP_NllLossGrad: class_loss(c); return;
     default: break;
     }
-    if (interp_window(c) || interp_movement(c) || interp_index(c) || interp_resize(c)) return;
+    if (interp_window(c) || interp_movement(c) || interp_index(c) || interp_resize(c) ||
+        interp_attention(c))
+        return;
     unknown(c->op);
 }
 

@@ -35,8 +35,9 @@ const int64_t *call_ints(const Call *c, AttrKey k); /* NULL when absent */
 bool interp_window(const Call *c);
 bool interp_movement(const Call *c);
 
-bool interp_index(const Call *c);  /* interp_index.c */
-bool interp_resize(const Call *c); /* interp_resize.c */
+bool interp_index(const Call *c);     /* interp_index.c */
+bool interp_resize(const Call *c);    /* interp_resize.c */
+bool interp_attention(const Call *c); /* interp_attention.c */
 
 /* Runs one operator. */
 void interp_call(const Call *c);
