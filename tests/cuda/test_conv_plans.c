@@ -172,7 +172,9 @@ static void check_caps(void) {
 }
 
 static void check_products(void) {
-    DtrtMatmul m = {.m = 10, .n = 10, .k = 1000000};
+    DtrtMatmul m = {.m = 1000, .n = 1000, .k = 511}; /* too short to be split */
+    CHECK_EQ(cuda_matmul_workspace(&m), 64 << 10);
+    m.m = m.n = 10, m.k = 1000000;
     CHECK_EQ(cuda_matmul_workspace(&m), 64 << 10); /* 16 bytes a result, at least 64 KiB */
     m.m = m.n = 1000;
     CHECK_EQ(cuda_matmul_workspace(&m), 16000000); /* a multiple of 256 */

@@ -61,9 +61,13 @@ void cuda_conv_pass(const Dnn *d, const DtrtConv *c, CudaPass pass, bool tf32, u
 /* Floats of the weights; packed ones are [co, k.., ci/group] with channels last and as plain ones,
  * [co, ci/group, k..], with channels first. */
 int64_t cuda_conv_weights(const DtrtConv *c);
-/* Bytes for cuBLAS. */
+
+/* ---- products.c ---- */
+/* Bytes for cuBLAS: so many results in all, each a sum of k products. */
+uint64_t cuda_product_workspace(int64_t results, int64_t k);
 uint64_t cuda_matmul_workspace(const DtrtMatmul *m);
 
+/* ---- passes.c, deviceless.c ---- */
 /* As dtrt_conv_needs. Asks cuDNN, if this machine has it, what it does on the target's device. */
 void cuda_plan_conv(const DtrtConv *c, const CudaTarget *t, DtrtConvNeeds *out);
 /* deviceless.c: where the numbers are from: "cuDNN 9.19.0", NULL when it is not on this machine. */

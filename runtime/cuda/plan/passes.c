@@ -47,23 +47,6 @@ uint64_t cuda_conv_cap(const DtrtConv *c) {
     return one > 32 * mib ? one : 32 * mib;
 }
 
-/* cuBLAS needs 16 KiB to work at all, and room for partial results when it splits the sum, which it
- * does when the result has too few tiles for all multiprocessors. NVIDIA recommends 32 MiB for
- * Hopper and 4 MiB for others (cuBLAS documentation, cublasSetWorkspace): the former is the most
- * that is given here, the latter what large results have. */
-static uint64_t product_workspace(int64_t results) {
-    uint64_t parts = 4 * sizeof(float) * (uint64_t)results;
-    if (results >= 256 * 128 * 128) return 4 * mib;
-    return parts < 64 * kib ? 64 * kib : parts < 32 * mib ? aligned(parts) : 32 * mib;
-}
-
-uint64_t cuda_matmul_workspace(const DtrtMatmul *m) {
-    int64_t results = m->m * m->n;
-    for (int i = 0; i < m->nbatch; i++)
-        results *= m->batch_a[i] > m->batch_b[i] ? m->batch_a[i] : m->batch_b[i];
-    return product_workspace(results);
-}
-
 /* ---- ways ---- */
 
 static bool is_product(const DtrtConv *c) {
@@ -75,10 +58,9 @@ static bool is_product(const DtrtConv *c) {
 
 static void take_product(const DtrtConv *c, CudaPass pass, uint64_t most, CudaConvPass *out) {
     int64_t rows = c->n * product(c->out, c->nd);
-    int64_t results = pass == PASS_FWD      ? rows * c->co
-                      : pass == PASS_GRAD_X ? rows * c->ci
-                                            : c->co * c->ci;
-    uint64_t wanted = product_workspace(results);
+    uint64_t wanted = pass == PASS_FWD      ? cuda_product_workspace(rows * c->co, c->ci)
+                      : pass == PASS_GRAD_X ? cuda_product_workspace(rows * c->ci, c->co)
+                                            : cuda_product_workspace(c->co * c->ci, rows);
     *out = (CudaConvPass){.way = WAY_PRODUCT};
     out->bytes = out->library = wanted < most ? wanted : most;
 }
