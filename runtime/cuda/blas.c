@@ -70,17 +70,17 @@ void cu_blas_close(void) {
 
 void cu_blas_products(const CuProducts *p, const float *a, const float *b, float *y,
                       void *workspace, uint64_t bytes) {
-    const float zero = 0.0f;
+    const float beta = p->sum ? 1.0f : 0.0f;
     const cublasOperation_t of_a = p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t of_b = p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const int64_t row_a = p->trans_a ? p->m : p->k, row_b = p->trans_b ? p->k : p->n;
     cublasStatus_t s = blas.cublasSetWorkspace(blas.handle, workspace, bytes);
     if (!s && p->count == 1)
         s = blas.cublasSgemm_64(blas.handle, of_b, of_a, p->n, p->m, p->k, &p->alpha, b, row_b, a,
-                                row_a, &zero, y, p->n);
+                                row_a, &beta, y, p->n);
     else if (!s)
         s = blas.cublasSgemmStridedBatched_64(blas.handle, of_b, of_a, p->n, p->m, p->k, &p->alpha,
-                                              b, row_b, p->step_b, a, row_a, p->step_a, &zero, y,
+                                              b, row_b, p->step_b, a, row_a, p->step_a, &beta, y,
                                               p->n, p->step_y, p->count);
     if (s)
         cu_fail("a matrix product of cuBLAS, [%lld,%lld] x [%lld,%lld]: %s", (long long)p->m,

@@ -15,11 +15,11 @@ void cu_dnn_execute(void *plan, const void *x, const void *w, const void *y, voi
 /* ---- blas.c ---- */
 bool cu_blas(void); /* false after a message */
 void cu_blas_close(void);
-/* count products y = alpha * op(a) op(b), row-major; the next one's operands lie `step` elements
- * further. k may be 0. */
+/* count products y = alpha * op(a) op(b), or (sum) added to y, row-major; the next one's operands
+ * lie `step` elements further. Nothing is empty. */
 typedef struct {
     int64_t m, n, k, count, step_a, step_b, step_y;
-    bool trans_a, trans_b;
+    bool trans_a, trans_b, sum;
     float alpha;
 } CuProducts;
 void cu_blas_products(const CuProducts *p, const float *a, const float *b, float *y,

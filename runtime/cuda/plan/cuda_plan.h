@@ -66,6 +66,14 @@ int64_t cuda_conv_weights(const DtrtConv *c);
 /* Bytes for cuBLAS: so many results in all, each a sum of k products. */
 uint64_t cuda_product_workspace(int64_t results, int64_t k);
 uint64_t cuda_matmul_workspace(const DtrtMatmul *m);
+/* Attention works on the scores of so many heads and rows of each at a time. */
+typedef struct {
+    int64_t heads, rows;
+    uint64_t scores;  /* bytes, a multiple of 256; the gradient has as many for theirs, behind */
+    uint64_t library; /* bytes for cuBLAS, behind those */
+    uint64_t bytes;   /* of workspace in all */
+} CudaAttention;
+void cuda_attention(const DtrtAttention *m, CudaAttention *out);
 
 /* ---- passes.c, deviceless.c ---- */
 /* As dtrt_conv_needs. Asks cuDNN, if this machine has it, what it does on the target's device. */

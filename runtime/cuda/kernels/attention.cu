@@ -1,0 +1,114 @@
+// calls: dtrt_attention_forward dtrt_attention_grad
+/* attention.cu - rows of scores: to probabilities, and (gradient) to those and the gradient of the
+ * scores. Formulas as in runtime/cpu/attention.c. In place: a thread writes an element after its
+ * last read of it. */
+
+/* The row of a mask whose axes `dim` are those of the scores or 1. */
+static __device__ __forceinline__ int64_t attention_mask(const CuAttention &q, const long long *dim,
+                                                         int64_t head, int64_t row) {
+    int64_t at = dim[q.nbatch] > 1 ? row : 0, stride = dim[q.nbatch];
+    for (int i = q.nbatch - 1; i >= 0; i--) {
+        const int64_t rest = head / q.batch[i];
+        if (dim[i] > 1) at += (head - rest * q.batch[i]) * stride;
+        stride *= dim[i];
+        head = rest;
+    }
+    return at * q.keys;
+}
+
+/* Row r of the block. */
+struct AttentionRow {
+    const float *add;    /* NULL: none */
+    const uint8_t *cond; /* as add */
+    float alpha, fill;
+    bool hides;
+    int64_t all; /* its number among all rows */
+    __device__ __forceinline__ AttentionRow(const CuAttention &q, int64_t r, const float *plus,
+                                            const uint8_t *when)
+        : add(nullptr), cond(nullptr), alpha(q.alpha), fill(q.fill), hides(q.hides) {
+        const int64_t of = r / q.rows, head = q.head + of, row = q.row + r - of * q.rows;
+        if (plus) add = plus + attention_mask(q, q.add_dim, head, row);
+        if (when) cond = when + attention_mask(q, q.cond_dim, head, row);
+        all = head * q.all_rows + row;
+    }
+    __device__ __forceinline__ bool is_filled(int64_t i) const {
+        return cond && (cond[i] != 0) == hides;
+    }
+    __device__ __forceinline__ float score(int64_t i, float product) const {
+        float s = alpha * product;
+        if (is_filled(i)) s = fill;
+        return add ? s + add[i] : s;
+    }
+};
+
+template <bool WARP>
+static __device__ __forceinline__ void attention_row(const CuAttention &q, float *scores,
+                                                     const float *add, const uint8_t *cond,
+                                                     float *stats) {
+    __shared__ double part[32];
+    __shared__ float tops[32];
+    const Team<WARP> t;
+    for (int64_t r = t.row; r < q.count; r += t.step) {
+        float *to = scores + r * q.keys, top = -INFINITY;
+        const RowPart row(t, to, q.keys);
+        const AttentionRow a(q, r, add, cond);
+        row.each([&](int64_t i, float v) {
+            const float s = a.score(i, v);
+            top = s > top ? s : top;
+        });
+        top = t.max(top, tops);
+        double sum = 0.0;
+        row.each([&](int64_t i, float v) { sum += (double)dtrt_expf(a.score(i, v) - top); });
+        sum = t.sum(sum, part);
+        const float scale = (float)(1.0 / sum);
+        row.each([&](int64_t i, float v) { to[i] = dtrt_expf(a.score(i, v) - top) * scale; });
+        if (t.lane == 0) {
+            stats[2 * a.all] = top;
+            stats[2 * a.all + 1] = scale;
+        }
+    }
+}
+extern "C" __global__ void attention_rows_warp(const __grid_constant__ CuAttention q, float *scores,
+                                               const float *add, const uint8_t *cond,
+                                               float *stats) {
+    attention_row<true>(q, scores, add, cond, stats);
+}
+extern "C" __global__ void __launch_bounds__(1024)
+    attention_rows_block(const __grid_constant__ CuAttention q, float *scores, const float *add,
+                         const uint8_t *cond, float *stats) {
+    attention_row<false>(q, scores, add, cond, stats);
+}
+
+/* scores: to probabilities P; d: dP to the gradient of the products, P (dP - sum(dP P)) alpha. */
+template <bool WARP>
+static __device__ __forceinline__ void attention_grad_row(const CuAttention &q, float *scores,
+                                                          float *d, const float *add,
+                                                          const uint8_t *cond, const float *stats) {
+    __shared__ double part[32];
+    const Team<WARP> t;
+    for (int64_t r = t.row; r < q.count; r += t.step) {
+        float *p = scores + r * q.keys, *dp = d + r * q.keys;
+        const RowPart row(t, p, q.keys);
+        const AttentionRow a(q, r, add, cond);
+        const float top = stats[2 * a.all], scale = stats[2 * a.all + 1];
+        double sum = 0.0;
+        row.each([&](int64_t i, float v) {
+            const float prob = dtrt_expf(a.score(i, v) - top) * scale;
+            p[i] = prob;
+            sum += (double)(prob * dp[i]);
+        });
+        const float mean = (float)t.sum(sum, part);
+        for (int64_t i = t.lane; i < q.keys; i += t.size)
+            dp[i] = a.is_filled(i) ? 0.0f : p[i] * (dp[i] - mean) * q.alpha;
+    }
+}
+extern "C" __global__ void attention_grad_rows_warp(const __grid_constant__ CuAttention q,
+                                                    float *scores, float *d, const float *add,
+                                                    const uint8_t *cond, const float *stats) {
+    attention_grad_row<true>(q, scores, d, add, cond, stats);
+}
+extern "C" __global__ void __launch_bounds__(1024)
+    attention_grad_rows_block(const __grid_constant__ CuAttention q, float *scores, float *d,
+                              const float *add, const uint8_t *cond, const float *stats) {
+    attention_grad_row<false>(q, scores, d, add, cond, stats);
+}
