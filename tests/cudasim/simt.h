@@ -74,15 +74,15 @@ typedef enum {
     SIMT_UNINIT_SHARED, /* shared memory read before written */
     SIMT_UNINIT_GLOBAL, /* refused by SimtOptions.initialised */
     SIMT_SYNC,     /* barrier or collective not reached by all it names, or at different places */
-    SIMT_DEADLOCK, /* all threads wait */
+    SIMT_DEADLOCK, /* all threads wait, or (checked) one loops without end */
     SIMT_TRAP,     /* trap or a failed device assertion */
     SIMT_KINDS
 } SimtKind;
 
 typedef struct {
     SimtKind kind;
-    const char *kernel;
-    uint32_t line; /* of the PTX text; 0 for SIMT_LAUNCH */
+    char kernel[80]; /* cut */
+    uint32_t line;   /* of the PTX text; 0 for SIMT_LAUNCH */
     SimtDim block, thread;
     uint64_t times; /* how often this kind was found on this line of this kernel */
     char text[200]; /* one sentence, without the above */

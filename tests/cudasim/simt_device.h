@@ -30,6 +30,7 @@ typedef struct {
     uint32_t (*reduce)(SimtThread *, int op, int is_signed, uint32_t value, uint32_t mask,
                        uint32_t line);
     void (*trap)(SimtThread *, uint32_t line);
+    void (*runaway)(SimtThread *, uint32_t line); /* a thread that jumped back too often */
 } SimtCalls;
 
 struct SimtThread {
@@ -37,6 +38,7 @@ struct SimtThread {
     uint32_t linear, lane, warp;
     uint32_t block_threads;
     uint32_t dynamic_offset;
+    uint32_t jumps; /* back, of a checked thread since it started or was last counted */
     const uint8_t *params;
     uint8_t *shared;
     const SimtCalls *calls;
@@ -71,6 +73,12 @@ PTX_INLINE void *ptx_write(SimtThread *T, int check, int space, uint64_t a, uint
 PTX_INLINE void *ptx_atomic(SimtThread *T, int check, int space, uint64_t a, uint32_t n,
                             uint32_t line) {
     return ptx_access(T, check, PTX_ATOMIC, space, a, n, line);
+}
+
+/* Before a jump back. In an unchecked kernel nothing: loops are what must be fast. */
+enum { PTX_MOST_JUMPS = 1 << 27 };
+PTX_INLINE void ptx_jump_back(SimtThread *T, int check, uint32_t line) {
+    if (check && ++T->jumps > PTX_MOST_JUMPS) T->calls->runaway(T, line);
 }
 
 /* ---- bits and numbers ---- */

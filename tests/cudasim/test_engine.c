@@ -86,6 +86,10 @@ static const struct {
     {"half_barrier", "setp.lt.u32 %p, %t, 32; @%p bra A; bar.sync 0; A:"},
     {"other_shuffle", "setp.lt.u32 %p, %t, 5; @%p bra A; shfl.sync.idx.b32 %r, %t, "
                       "0, 31, -1; bra B; A:\nshfl.sync.idx.b32 %r, %t, 0, 31, -1; B:"},
+    {"crossed", "mov.u32 %b, %laneid; setp.lt.u32 %p, %b, 16; @%p bra A;\nshfl.sync.idx.b32 %r, "
+                "%t, 0, 31, 0xfffffffe; bra B;\n"
+                "A: shfl.sync.idx.b32 %r, %t, 0, 31, -1; B:"},
+    {"endless", "setp.eq.u32 %p, %t, 3; A: @%p bra A;"},
     {"barrier_or_shuffle", "setp.lt.u32 %p, %t, 5; @%p bra A; bar.sync 0; bra B; "
                            "A:\nshfl.sync.idx.b32 %r, %t, 0, 31, -1; B:"},
     {"not_mine", "shfl.sync.idx.b32 %r, %t, 0, 31, 1;"},
@@ -262,6 +266,8 @@ static void run_bad(void) {
     bad("half_barrier", 1, SIMT_SYNC, 1);
     bad("other_shuffle", 1, SIMT_SYNC, 1);
     bad("barrier_or_shuffle", 1, SIMT_SYNC, 0);
+    bad("crossed", 1, SIMT_DEADLOCK, 0);
+    bad("endless", 1, SIMT_DEADLOCK, 1);
     bad("not_mine", 1, SIMT_SYNC, 0);
     bad("read_outside", 1, SIMT_SYNC, 0);
     /* one block: its threads race; two: the blocks also */

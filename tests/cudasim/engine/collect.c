@@ -211,21 +211,18 @@ void thread_ended(Fiber *f) {
 void report_stuck(void) {
     Launch *l = &simt_now;
     uint32_t waiting = 0;
+    bool others = l->at_barrier || l->live < l->threads; /* else warps wait for themselves */
     for (uint32_t i = 0; i < l->threads && !waiting; i++) {
         const Fiber *f = &l->fibers[i];
         if (f->state != FIBER_AT_WARP) continue;
         for (uint32_t k = 0; k < 32; k++) {
             const Group *g = &l->warps[f->t.warp].group[k];
             if (!(g->arrived >> f->t.lane & 1)) continue;
-            simt_report(&f->t, SIMT_SYNC, f->line,
+            simt_report(&f->t, others ? SIMT_SYNC : SIMT_DEADLOCK, f->line,
                         "waits with mask %08x; only lanes %08x came, %u threads wait at a barrier",
                         g->mask, g->arrived, l->at_barrier);
             waiting = g->arrived;
         }
     }
-    if (!waiting)
-        simt_report(&l->fibers[0].t, SIMT_DEADLOCK, l->fibers[0].line,
-                    "no thread can run: %u of %u have not ended, %u wait at a barrier", l->live,
-                    l->threads, l->at_barrier);
     l->stop = true;
 }

@@ -30,7 +30,8 @@ void simt_describe(const SimtFinding *f, char *text, size_t size) {
 static SimtFinding *same(SimtFindings *all, SimtKind kind, uint32_t line) {
     for (uint32_t i = 0; i < all->count; i++) {
         SimtFinding *f = &all->list[i];
-        if (f->kind == kind && f->line == line && !strcmp(f->kernel, simt_now.kernel->name))
+        if (f->kind == kind && f->line == line &&
+            !strncmp(f->kernel, simt_now.kernel->name, sizeof f->kernel - 1))
             return f;
     }
     return NULL;
@@ -47,8 +48,8 @@ void simt_report(const SimtThread *t, SimtKind kind, uint32_t line, const char *
     SimtFinding *f = same(all, kind, line);
     if (!f && all->count < SIMT_MAX_FINDINGS) {
         f = &all->list[all->count++];
-        *f = (SimtFinding){.kind = kind, .kernel = l->kernel->name, .line = line};
-        f->block = l->block_id;
+        *f = (SimtFinding){.kind = kind, .line = line, .block = l->block_id};
+        snprintf(f->kernel, sizeof f->kernel, "%s", l->kernel->name);
         if (t) f->thread = t->tid;
         va_list ap;
         va_start(ap, fmt);

@@ -13,13 +13,21 @@ static void trap(SimtThread *t, uint32_t line) {
     if (simt_now.current) fiber_end();
 }
 
+/* Nothing else runs meanwhile, so what it waits for in a loop does not happen. */
+static void runaway(SimtThread *t, uint32_t line) {
+    simt_report(t, SIMT_DEADLOCK, line, "jumped back %d times: does the loop end?", PTX_MOST_JUMPS);
+    simt_now.stop = true;
+    fiber_end();
+}
+
 const SimtCalls simt_calls = {.access = simt_access,
                               .barrier = simt_barrier,
                               .warp_sync = simt_warp_sync,
                               .shuffle = simt_shuffle,
                               .ballot = simt_ballot,
                               .reduce = simt_reduce,
-                              .trap = trap};
+                              .trap = trap,
+                              .runaway = runaway};
 
 /* Generator of the orders: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). */
 static uint64_t next_random(uint64_t *state) {

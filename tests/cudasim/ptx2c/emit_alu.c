@@ -245,6 +245,6 @@ bool emit_alu(Emit *e, bool *known) {
     text_str(e->out, sat ? "ptx_sat(" : "(");
     TRY(put_value(e, f, type, wide, ftz));
     text_str(e->out, "))");
-    put_assign_end(e, &e->inst->operand[0], result);
+    put_assign_end(e);
     return true;
 }

@@ -9,6 +9,7 @@ bool emit_bra(Emit *e) {
     const Operand *o = &e->inst->operand[0];
     const Inst *label = o->name ? find_label(e->f, e->inst->scope, o->name) : NULL;
     if (!label) return fail_inst(e, "no such label");
+    if (label <= e->inst) text_add(e->out, "ptx_jump_back(T, PTX_CHECK, %u); ", e->inst->line);
     text_str(e->out, "goto ");
     put_name(e->out, label->label, label->scope);
     text_char(e->out, ';');
@@ -100,7 +101,7 @@ bool emit_bar(Emit *e) {
     TRY(put_operand(e, &o[2], TY_PRED));
     text_add(e->out, ", %u)", e->inst->line);
     text_str(e->out, popc ? "" : all ? " == T->block_threads" : " != 0");
-    put_assign_end(e, &o[0], e->inst->type[0]);
+    put_assign_end(e);
     return true;
 }
 
@@ -123,11 +124,11 @@ bool emit_shfl(Emit *e) {
     text_add(e->out, ", %u, &inside); ", e->inst->line);
     TRY(put_assign_begin(e, &o[0], TY_U32));
     text_str(e->out, "got");
-    put_assign_end(e, &o[0], TY_U32);
+    put_assign_end(e);
     if (!o[0].second) return true;
     TRY(put_assign_begin(e, o[0].second, TY_PRED));
     text_str(e->out, "inside");
-    put_assign_end(e, o[0].second, TY_PRED);
+    put_assign_end(e);
     return true;
 }
 
@@ -146,7 +147,7 @@ bool emit_vote(Emit *e) {
     PtxType type = ballot ? TY_B32 : TY_PRED;
     TRY(put_assign_begin(e, &o[0], type));
     text_str(e->out, all ? "votes == voters" : any ? "votes != 0" : "votes");
-    put_assign_end(e, &o[0], type);
+    put_assign_end(e);
     return true;
 }
 
@@ -168,6 +169,6 @@ bool emit_redux(Emit *e) {
     text_str(e->out, ", ");
     TRY(put_operand(e, &o[2], TY_U32));
     text_add(e->out, ", %u)", e->inst->line);
-    put_assign_end(e, &o[0], TY_U32);
+    put_assign_end(e);
     return true;
 }

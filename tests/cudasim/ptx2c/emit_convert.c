@@ -17,7 +17,7 @@ static bool pack(Emit *e, PtxType whole) {
                                       0)));
         text_add(e->out, " << %u)", i * part);
     }
-    put_assign_end(e, d, whole);
+    put_assign_end(e);
     return true;
 }
 
@@ -31,7 +31,7 @@ static bool unpack(Emit *e, PtxType whole) {
     for (uint32_t i = 0; i < list->nitem; i++) {
         TRY(put_assign_begin(e, &list->item[i], type));
         text_add(e->out, "whole >> %u", i * part);
-        put_assign_end(e, &list->item[i], type);
+        put_assign_end(e);
     }
     return true;
 }
@@ -49,7 +49,7 @@ bool emit_mov(Emit *e) {
     }
     TRY(put_assign_begin(e, d, type));
     TRY(put_operand(e, s, type));
-    put_assign_end(e, d, type);
+    put_assign_end(e);
     return true;
 }
 
@@ -75,7 +75,7 @@ static bool cvt_to_int(Emit *e, PtxType to, PtxType from, const char *rounding, 
     text_add(e->out, "ptx_to_%s(%s(", ptx_types[to].name, rounding);
     TRY(put_as_float(e, &e->inst->operand[1], from, ftz));
     text_str(e->out, "))");
-    put_assign_end(e, &e->inst->operand[0], to);
+    put_assign_end(e);
     return true;
 }
 
@@ -95,7 +95,7 @@ static bool cvt_to_float(Emit *e, PtxType to, PtxType from, const char *whole, b
     else
         TRY(put_as_float(e, &e->inst->operand[1], from, ftz));
     text_str(e->out, half ? "))))" : ")))");
-    put_assign_end(e, d, to);
+    put_assign_end(e);
     return true;
 }
 
@@ -109,7 +109,7 @@ static bool cvt_pair(Emit *e, PtxType to) {
         TRY(put_operand(e, &e->inst->operand[i], TY_F32));
         text_char(e->out, ')');
     }
-    put_assign_end(e, &e->inst->operand[0], TY_B32);
+    put_assign_end(e);
     return true;
 }
 
@@ -131,7 +131,7 @@ bool emit_cvt(Emit *e) {
         if (has_mod(e, "sat")) return fail_inst(e, ".sat between integers is not known");
         TRY(put_assign_begin(e, &e->inst->operand[0], to));
         TRY(put_operand(e, &e->inst->operand[1], from));
-        put_assign_end(e, &e->inst->operand[0], to);
+        put_assign_end(e);
         return true;
     }
     if (is_int(to)) return cvt_to_int(e, to, from, whole, ftz);
@@ -151,7 +151,7 @@ bool emit_cvta(Emit *e) {
     if (shared)
         text_str(e->out,
                  to ? " - (uint64_t)(uintptr_t)T->shared" : " + (uint64_t)(uintptr_t)T->shared");
-    put_assign_end(e, &e->inst->operand[0], TY_U64);
+    put_assign_end(e);
     return true;
 }
 
@@ -217,7 +217,7 @@ bool emit_setp(Emit *e) {
     for (int negated = 0; d; d = d->second, negated++) {
         TRY(put_assign_begin(e, d, TY_PRED));
         text_add(e->out, "%syes%s%s", negated ? "!" : "", with ? with : "", with ? "other" : "");
-        put_assign_end(e, d, TY_PRED);
+        put_assign_end(e);
     }
     return true;
 }
@@ -231,7 +231,7 @@ bool emit_set(Emit *e) {
     TRY(put_comparison(e, e->inst->type[1], 1));
     TRY(put_assign_begin(e, &e->inst->operand[0], TY_B32));
     text_str(e->out, to == TY_F32 ? "yes ? 0x3f800000u : 0u" : "yes ? 0xffffffffu : 0u");
-    put_assign_end(e, &e->inst->operand[0], TY_B32);
+    put_assign_end(e);
     return true;
 }
 
@@ -246,7 +246,7 @@ static bool select_between(Emit *e, PtxType type, const char *condition) {
     TRY(put_operand(e, &o[1], as));
     text_str(e->out, " : ");
     TRY(put_operand(e, &o[2], as));
-    put_assign_end(e, &o[0], as);
+    put_assign_end(e);
     return true;
 }
 

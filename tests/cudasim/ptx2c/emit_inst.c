@@ -133,9 +133,7 @@ bool put_assign_begin(Emit *e, const Operand *dest, PtxType type) {
     return true;
 }
 
-void put_assign_end(Emit *e, const Operand *dest, PtxType type) {
-    (void)dest;
-    (void)type;
+void put_assign_end(Emit *e) {
     text_str(e->out, ");");
 }
 

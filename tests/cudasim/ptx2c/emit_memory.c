@@ -82,7 +82,7 @@ bool emit_ld(Emit *e) {
     for (uint32_t i = 0; i < n; i++) {
         TRY(put_assign_begin(e, element(d, i), as));
         text_add(e->out, "m[%u]", i);
-        put_assign_end(e, element(d, i), as);
+        put_assign_end(e);
     }
     return true;
 }
@@ -151,6 +151,6 @@ bool emit_atom(Emit *e) {
     if (!has_result) return true;
     TRY(put_assign_begin(e, &e->inst->operand[0], type));
     text_char(e->out, 'A');
-    put_assign_end(e, &e->inst->operand[0], type);
+    put_assign_end(e);
     return true;
 }

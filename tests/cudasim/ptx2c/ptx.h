@@ -191,7 +191,7 @@ bool need_operands(Emit *e, uint32_t n);
 bool put_operand(Emit *e, const Operand *o, PtxType type);
 /* "REG = " ... ";" around a C expression of this type, widened into the register. */
 bool put_assign_begin(Emit *e, const Operand *dest, PtxType type);
-void put_assign_end(Emit *e, const Operand *dest, PtxType type);
+void put_assign_end(Emit *e);
 bool put_address(Emit *e, const Operand *address);        /* a 64-bit expression */
 bool put_symbol_address(Emit *e, const char *name);       /* as above; of a variable */
 PtxType unsigned_type(PtxType t, uint32_t at_least_bits); /* same width: for wrapping arithmetic */
