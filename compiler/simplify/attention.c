@@ -38,7 +38,7 @@ static const Node *inner(const Pass *t, ValueId v, OpCode op) {
     return only_reader(t, v) ? def_of(t->r.old, v, op) : NULL;
 }
 
-static bool *trained_values(Arena *a, const Graph *g) {
+bool *trained_values(Arena *a, const Graph *g) {
     bool *is = ARENA_ARRAY(a, bool, g->nvalue + 1);
     for (ValueId v = 0; v < g->nvalue; v++) is[v] = g->value[v].role == ROLE_PARAM;
     for (NodeId n = 0; n < g->nnode; n++) {

@@ -9,7 +9,6 @@
  *                                                  the scale and bias that follow
  *   x/sqrt(mean(x*x) + eps)                     -> RmsNorm       (B. Zhang, R. Sennrich, 2019)
  *   conv, then relu; nobody else reads conv     -> Conv with relu
- *   matrix product, then + bias[N]              -> MatMul with bias
  *
  * Factors may stand anywhere and be written as Mul, Div, Add, Sub or Scale with a constant: a value
  * is seen as alpha*base + beta. Matching reads the old graph; what a match leaves unread is dead
@@ -392,28 +391,6 @@ static bool put_conv_relu(Patterns *t, const Node *n) {
     return true;
 }
 
-/* Add(MatMul, b): b must be there where the product stands, so it is a source or a view of one. */
-static bool put_matmul_bias(Patterns *t, const Node *n) {
-    const Graph *g = t->r.old;
-    for (uint32_t i = 0; i < 2 && n->op == OP_Add; i++) {
-        ValueId y = n->in[i], b = n->in[1 - i];
-        const Node *mm = def_of(g, y, OP_MatMul);
-        const Value *bias = &g->value[b];
-        if (!mm || !only_reader(t, y) || (mm->nin > 2 && mm->in[2] != NO_ID)) continue;
-        const Shape *s = &g->value[y].shape;
-        if (bias->def != NO_ID || bias->shape.rank != 1 ||
-            bias->shape.dim[0] != s->dim[s->rank - 1])
-            continue;
-        if (ir_get_f(mm, A_alpha, 1) != 1) continue;
-        ValueId in[3] = {t->r.map[mm->in[0]], t->r.map[mm->in[1]], t->r.map[b]};
-        ValueId now =
-            op_make_attr(t->r.g, n->phase, OP_MatMul, mm->name, 3, in, mm->attr, mm->nattr);
-        finish(t, mm, n->out[0], now);
-        return true;
-    }
-    return false;
-}
-
 static bool put_pattern(Patterns *t, const Node *n) {
     Activation act;
     Norm norm;
@@ -427,7 +404,7 @@ static bool put_pattern(Patterns *t, const Node *n) {
         put_norm(t, n, &norm);
         return true;
     }
-    return put_conv_relu(t, n) || put_matmul_bias(t, n) || put_scale(t, n);
+    return put_conv_relu(t, n) || put_scale(t, n);
 }
 
 Graph *match_patterns(Arena *a, const Graph *g) {

@@ -2,10 +2,11 @@
 #include "passes.h"
 
 Graph *simplify_forward(Arena *a, Diag *d, const Graph *g) {
-    const Graph *x = channels_last(a, d, simplify_clean(a, group_norms(a, simplify_clean(a, g))));
+    const Graph *x = group_norms(a, join_biases(a, simplify_clean(a, g)));
+    x = channels_last(a, d, simplify_clean(a, x));
     x = simplify_clean(a, lower_graph(a, x));
     x = simplify_clean(a, match_patterns(a, x));
-    return simplify_clean(a, join_attention(a, x));
+    return simplify_clean(a, join_entropies(a, join_attention(a, x)));
 }
 
 Graph *simplify_step(Arena *a, const Graph *g) {

@@ -5,6 +5,7 @@
 #include "ops.h"
 
 /* Forward passes, run by simplify_forward in this order, with clean.c in between:
+ *  - bias.c, group_norm.c: sums with a bias, group normalization as exporters write it.
  *  - channels_last.c: images (operands of Conv, pools, BatchNorm of rank 3..5) become
  *    channels-last. A layout pass that carries a transposed twin of each value through elementwise
  *    operators, Concat, Pad, Slice, Gather, ReduceSum, Softmax and reshapes that keep channels
@@ -13,7 +14,8 @@
  *  - lower.c: BatchNorm -> BnStats, InvStd, BnApply, BnUpdate (training) or InvStd, BnApply
  *    (inference); the update of running statistics is its own effectful node.
  *  - patterns.c: GELU, SiLU, HardSwish, LayerNorm chains; Conv+Relu where nothing else reads the
- *    convolution; MatMul with bias. */
+ *    convolution.
+ *  - attention.c, bce.c: attention and binary cross-entropy from their chains. */
 Graph *simplify_forward(Arena *a, Diag *d, const Graph *g);
 
 /* On the training step: clean.c, then fusion (fuse.c): elementwise nodes and column reductions over

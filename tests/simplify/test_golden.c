@@ -43,6 +43,8 @@ static const struct {
     {"tanh", forward},
     {"group", forward},
     {"attention", forward},
+    {"bias", forward},
+    {"bce", forward},
 };
 
 int main(void) {
