@@ -1,0 +1,157 @@
+#!/usr/bin/python3
+"""run_programs.py - programs that dtrc compiled for the target cuda, on the stand-ins: what the traces
+(tests/traces/run_cuda.py) do not ask.
+
+    run_programs.py --dtrc build/release/bin/dtrc --standins build/release/cudasim/lib [--graphs FOLDER] [CASE...]
+
+  - memory: a device with just the memory of context, libraries and budget is enough, with less the
+    program ends with the status for machines and says how much there was;
+  - failures: each function of the API fails once, at its first and at its last call: the program ends
+    with a status of its own and a message, never by a signal, and no checker has a finding;
+  - resnet50 (with --graphs, ../shared/graphs): one step of the full-size network with batch 2 gives the
+    loss and the gradients of the CPU target.
+
+One line per check that failed, then "N passed, N failed, N skipped".
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "traces"))
+from run_traces import DATA, compile_options  # noqa: E402
+
+CASES = ["mlp_relu", "lenet_mnist"]
+OK, MACHINE, FINDINGS = 0, 4, 86
+CONTEXT_BYTES = 300 << 20  # standin/device.c
+UNIT = 512                 # standin/memory.c
+
+
+class Counter:
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+
+    def check(self, good, what, detail=""):
+        self.passed += bool(good)
+        self.failed += not good
+        if not good:
+            print(f"FAIL {what}\n{detail[-2000:]}")
+        return good
+
+
+class Program:
+    """A trace's model compiled for cuda, and its training command."""
+
+    def __init__(self, opt, case, work):
+        self.folder = os.path.join(DATA, case)
+        trace = json.load(open(os.path.join(self.folder, "trace.json")))
+        self.path = os.path.join(work, case)
+        subprocess.run([opt.dtrc, os.path.join(self.folder, "model.onnx"), "--target", "cuda", "--gpu-arch", "sm_90",
+                        "--budget", "100%", "-o", self.path] + compile_options(trace), check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.command = [self.path, "--data", os.path.join(self.folder, "data.npz"), "--batched", "--steps", "3", "--json"]
+
+    def run(self, **settings):
+        """(status, output, report of the stand-ins)."""
+        with tempfile.NamedTemporaryFile("r") as report:
+            env = dict(os.environ, DTRC_SIM_REPORT=report.name)
+            env.update({"DTRC_SIM_" + k.upper(): str(v) for k, v in settings.items()})
+            done = subprocess.run(self.command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
+            return done.returncode, done.stdout.decode(errors="replace"), report.read()
+
+
+def summary(output):
+    return json.loads(next(line for line in reversed(output.splitlines()) if line.startswith("{")))
+
+
+def memory(count, program, case):
+    status, output, report = program.run()
+    if not count.check(status == OK, f"{case}: a run without limits", output):
+        return
+    s = summary(output)
+    peak = int(re.search(r"^peak (\d+)$", report, re.M)[1])
+    rest = peak - CONTEXT_BYTES - s["library_bytes"]
+    count.check(0 <= rest - s["budget_bytes"] < UNIT, f"{case}: device memory beside the budget",
+                f"{peak} bytes at the peak: {rest} without context and libraries, budget {s['budget_bytes']}")
+    status, output, _ = program.run(memory=peak)
+    count.check(status == OK, f"{case}: {peak} bytes are enough", output)
+    status, output, _ = program.run(memory=peak - UNIT)
+    count.check(status == MACHINE and "error:" in output, f"{case}: {peak - UNIT} bytes are not", output)
+
+
+def failures(count, program, case):
+    with tempfile.NamedTemporaryFile("r") as trace:
+        program.run(trace=trace.name)
+        names = [line.strip() for line in trace if line.strip().startswith("cu")]
+    for name in sorted(set(names)):
+        for k in sorted({1, names.count(name)}):
+            status, output, report = program.run(fail=f"{name}:{k}")
+            what = f"{case}: {name} fails at call {k} of {names.count(name)}"
+            if not count.check(f"planned failure of {name}" in report, what + ": is called", output):
+                continue
+            # Some failures have a remedy, such as a graph that cannot be made or a plan that is not there.
+            good = status in (OK, MACHINE) and (status == OK or "error:" in output)
+            count.check(good, f"{what}: status {status}", output + report)
+
+
+def tensors(path):
+    raw = open(path, "rb").read()
+    n = int.from_bytes(raw[:8], "little")
+    head = json.loads(raw[8:8 + n])
+    return {name: numpy.frombuffer(raw[8 + n + a:8 + n + b], numpy.float32)
+            for name, t in head.items() if name != "__metadata__" for a, b in [t["data_offsets"]] if t["dtype"] == "F32"}
+
+
+def resnet50(count, opt, work):
+    """Batch norm over 2 images makes gradients steep; 2e-3 of the largest one of a tensor is what binary32 gives
+    when sums run in another order (two thread counts of the CPU target differ as much)."""
+    runs = {}
+    for target in ("cpu", "cuda"):
+        path = os.path.join(work, "resnet50-" + target)
+        options = ["--target", target, "--batch", "2", "--init", "kaiming", "--budget", "100%", "--loss", "cross-entropy",
+                   "--optimizer", "sgd:momentum=0.9", "-o", path]
+        options += ["--gpu-arch", "sm_90"] if target == "cuda" else []
+        subprocess.run([opt.dtrc, os.path.join(opt.graphs, "resnet50.onnx")] + options, check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        done = subprocess.run([path, "--synthetic", "--steps", "1", "--json", "--save-grads", path + ".grads"],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        if not count.check(done.returncode == OK, f"resnet50 on {target}", (done.stderr + done.stdout).decode()):
+            return
+        runs[target] = summary(done.stdout.decode()), tensors(path + ".grads")
+    (s, want), (t, got) = runs["cpu"], runs["cuda"]
+    count.check(abs(s["losses"][0] - t["losses"][0]) < 1e-4, "resnet50: loss", f"{s['losses']} {t['losses']}")
+    worst = max((numpy.abs(want[n] - got[n]).max() / numpy.abs(want[n]).max(), n) for n in want)
+    count.check(want.keys() == got.keys() and worst[0] <= 2e-3, "resnet50: gradients", f"worst {worst}")
+    print(f"resnet50: losses {s['losses'][0]:.6f} {t['losses'][0]:.6f}, gradients within {worst[0]:.1e} ({worst[1]})")
+
+
+def main():
+    ap = argparse.ArgumentParser(description="Programs of the target cuda on the stand-ins.")
+    ap.add_argument("case", nargs="*", default=CASES, help="traces (default: %(default)s)")
+    ap.add_argument("--dtrc", required=True)
+    ap.add_argument("--standins", required=True, help="folder of the stand-in libraries")
+    ap.add_argument("--graphs", help="folder of the real-size graphs")
+    opt = ap.parse_args()
+    os.environ["DTRT_CUDA_PATH"] = os.path.abspath(opt.standins)
+    count = Counter()
+    with tempfile.TemporaryDirectory() as work:
+        for case in opt.case:
+            program = Program(opt, case, work)
+            memory(count, program, case)
+            failures(count, program, case)
+        if opt.graphs and os.path.exists(os.path.join(opt.graphs, "resnet50.onnx")):
+            resnet50(count, opt, work)
+        else:
+            count.skipped += 1
+    print(f"{count.passed} passed, {count.failed} failed, {count.skipped} skipped")
+    return 1 if count.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
