@@ -160,7 +160,8 @@ static void leave(SimCapture *c) {
 }
 
 CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph) {
-    SIM_ENTER(CUDA_ERROR_UNKNOWN);
+    SIM_ENTER_SURE;
+    bool fails = sim_call(__func__); /* ends the capture all the same */
     SimStream *s = stream_of(handle);
     if (!s) return CUDA_ERROR_INVALID_HANDLE;
     SimCapture *c = s->capture;
@@ -171,6 +172,10 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph) {
     }
     bool joined = all_joined(c);
     leave(c);
+    if (fails) {
+        graph_drop(c->graph);
+        return CUDA_ERROR_UNKNOWN;
+    }
     if (c->invalid || !joined) {
         if (!c->invalid)
             sim_finding("cuStreamEndCapture: work of a joined stream is not waited for");
