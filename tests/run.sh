@@ -10,6 +10,7 @@
 #   format    clang-format
 #   traces    train the models in tests/data/traces at several budgets, compare with PyTorch
 #   sizes     programs at other sizes than they were compiled for
+#   cuda      the same for the target cuda, on stand-ins of NVIDIA's libraries; failures of their calls
 #   ops       operator tests of ONNX (libonnx-testdata), forward
 #   hostile   broken models, hostile names, full disks, killed programs, wrong data
 #   failures  every few allocations of a trainer fail in turn; too little free memory
@@ -184,6 +185,17 @@ part() {
         ;;
     format) step format sh tests/check_format.sh ;;
     traces) need_build release && suite traces "$python" tests/traces/run_traces.py --dtrc build/release/bin/dtrc ;;
+    cuda)
+        need_build release
+        if [ -f build/release/cudasim/lib/libcuda.so.1 ]; then
+            suite cuda-traces "$python" tests/traces/run_cuda.py --dtrc build/release/bin/dtrc \
+                --standins build/release/cudasim/lib
+            suite cuda-programs "$python" tests/cudasim/run_programs.py --dtrc build/release/bin/dtrc \
+                --standins build/release/cudasim/lib --graphs ../shared/graphs
+        else
+            step cuda sh -c 'echo "the headers of CUDA and cuDNN 9 are not installed"; exit 77'
+        fi
+        ;;
     ops)
         need_build release
         suite onnx-ops "$python" tests/onnx_ops/run_onnx_ops.py --dtrc build/release/bin/dtrc --at-least 900
@@ -225,7 +237,7 @@ part() {
     fuzz) need_build release && suite fuzz fuzz ;;
     fast) part build && part unit && part includes && part format ;;
     *)
-        say "unknown part '$1': build unit includes format traces sizes ops hostile failures planbench report install dev fuzz fast"
+        say "unknown part '$1': build unit includes format traces cuda sizes ops hostile failures planbench report install dev fuzz fast"
         exit 2
         ;;
     esac
@@ -243,6 +255,6 @@ need_packages $packages_build $packages_python $packages_test || {
     say "0 passed, 1 failed, 0 skipped"
     exit 1
 }
-[ $# -gt 0 ] || set -- build unit includes format traces sizes ops hostile failures planbench report install dev fuzz
+[ $# -gt 0 ] || set -- build unit includes format traces cuda sizes ops hostile failures planbench report install dev fuzz
 for p in "$@"; do part "$p"; done
 finish

@@ -84,6 +84,10 @@ def is_clean(run):
 
 def mistake(program, folder, name):
     modes, finding = MISTAKES[name]
+    if finding and finding.startswith("race"):  # whatever the order was, work at once included
+        for seed in (0, 2, 3, 4, 5):
+            run = Run(program, folder, [name], seed=seed)
+            expect(run.status == FINDINGS and re.search(finding, run.report), f"{name}, seed {seed}", run)
     for mode in modes:
         arguments = (["graph"] if mode == "graph" else []) + [name]
         run = Run(program, folder, arguments, check=1)
@@ -127,6 +131,13 @@ def case_memory_cap(program, folder):
     expect(is_clean(Run(program, folder, memory=peak)), "the peak is enough", None)
     run = Run(program, folder, memory=peak - 512 * 512)
     expect(run.status == FAILED_CALL and "gave 2" in run.err, "out of memory", run)
+
+
+def case_capability(program, folder):
+    """PTX for compute_80 does not load where the device is older."""
+    run = Run(program, folder, cc=75)
+    expect(run.status == FAILED_CALL and "gave 209" in run.err, "no binary for this device", run)
+    expect(is_clean(Run(program, folder, cc=80)), "the same capability is enough", None)
 
 
 def case_failures(program, folder):

@@ -191,7 +191,7 @@ void sim_drain(void) {
 
 /* The legacy default stream waits for the blocking ones and they for it. */
 static void order_legacy(SimStream *stream) {
-    if (stream->id && (!stream->blocking || !slots[0].clock.at[0])) return;
+    if (!stream->blocking) return;
     for (uint32_t i = 0; i < SIM_STREAMS; i++) {
         SimStream *other = &slots[i];
         if (other == stream || !other->used || !other->blocking || (stream->id && i)) continue;
