@@ -1,7 +1,7 @@
 /* collect.c - what threads do together: barriers of the block, shuffles, votes and reductions of a
  * warp. A lane leaves what it brings in its fiber and waits; the last one to come works out what
  * all of them get. Lanes are matched by the mask they name: disjoint masks do not meet. */
-#include "engine.h"
+#include "fiber.h"
 
 static bool checked(void) {
     return simt_now.options->check;
@@ -14,41 +14,40 @@ static Fiber *lane_of(uint32_t warp, uint32_t lane) {
 /* ---- the barrier of the block ---- */
 
 uint32_t simt_barrier(SimtThread *t, bool value, uint32_t line) {
-    Fiber *f = (Fiber *)t;
-    f->flag = value;
+    simt_now.barrier_votes += value;
     simt_now.at_barrier++;
-    fiber_wait(FIBER_AT_BARRIER, line);
-    return f->result;
+    fiber_wait((Fiber *)t, FIBER_AT_BARRIER, line);
+    return simt_now.barrier_result;
+}
+
+/* Not all at the same barrier, or not all there. */
+static void check_barrier(void) {
+    const Launch *l = &simt_now;
+    const Fiber *first = NULL;
+    for (uint32_t i = 0; i < l->threads; i++) {
+        const Fiber *f = &l->fibers[i];
+        if (l->state[i] != FIBER_AT_BARRIER) continue;
+        if (first && f->line != first->line)
+            simt_report(
+                &f->t, SIMT_SYNC, f->line,
+                "waits at the barrier of this line while thread %u waits at that of line %u",
+                first->t.linear, first->line);
+        first = f; /* one finding where the line changes */
+    }
+    if (first && l->live < l->threads)
+        simt_report(&first->t, SIMT_SYNC, first->line,
+                    "%u of %u threads had ended when the others met at this barrier",
+                    l->threads - l->live, l->threads);
 }
 
 bool release_barrier(void) {
     Launch *l = &simt_now;
     if (!l->at_barrier || l->at_barrier != l->live) return false;
-    uint32_t votes = 0;
-    const Fiber *first = NULL;
-    for (uint32_t i = 0; i < l->threads; i++) {
-        Fiber *f = &l->fibers[i];
-        if (f->state != FIBER_AT_BARRIER) continue;
-        votes += f->flag;
-        if (!first) first = f;
-        if (checked() && f->line != first->line) {
-            simt_report(
-                &f->t, SIMT_SYNC, f->line,
-                "waits at the barrier of this line while thread %u waits at that of line %u",
-                first->t.linear, first->line);
-            first = f; /* one finding a pair of lines */
-        }
-    }
-    if (checked() && l->live < l->threads)
-        simt_report(&first->t, SIMT_SYNC, first->line,
-                    "%u of %u threads had ended when the others met at this barrier",
-                    l->threads - l->live, l->threads);
-    for (uint32_t i = 0; i < l->threads; i++) {
-        Fiber *f = &l->fibers[i];
-        if (f->state != FIBER_AT_BARRIER) continue;
-        f->result = votes;
-        f->state = FIBER_READY;
-    }
+    if (checked()) check_barrier();
+    for (uint32_t i = 0; i < l->threads; i++)
+        if (l->state[i] == FIBER_AT_BARRIER) l->state[i] = FIBER_READY;
+    l->barrier_result = l->barrier_votes;
+    l->barrier_votes = 0;
     l->at_barrier = 0;
     l->epoch++;
     return true;
@@ -122,7 +121,7 @@ static void finish(uint32_t warp, Group *g) {
         Fiber *f = lane_of(warp, i);
         if (g->kind == GROUP_BALLOT) f->result = votes, f->value = g->arrived;
         if (g->kind == GROUP_REDUCE) f->result = sum;
-        if (f->state == FIBER_AT_WARP) f->state = FIBER_READY;
+        if (simt_now.state[f->t.linear] == FIBER_AT_WARP) simt_now.state[f->t.linear] = FIBER_READY;
     }
     Warp *w = &simt_now.warps[warp];
     if (g->kind == GROUP_SYNC && (g->mask & w->present) == w->present) w->epoch++;
@@ -136,7 +135,7 @@ static bool complete(const Warp *w, const Group *g) {
 }
 
 /* Comes to a collective and waits for the other lanes of the mask. */
-static void meet(Fiber *f, GroupKind kind, uint32_t mask, uint32_t line) {
+PTX_INLINE void meet(Fiber *f, GroupKind kind, uint32_t mask, uint32_t line) {
     Warp *w = &simt_now.warps[f->t.warp];
     if (!(mask >> f->t.lane & 1)) {
         simt_report(&f->t, SIMT_SYNC, line, "lane %u is not in its own mask %08x", f->t.lane, mask);
@@ -159,7 +158,7 @@ static void meet(Fiber *f, GroupKind kind, uint32_t mask, uint32_t line) {
     if (complete(w, g))
         finish(f->t.warp, g);
     else
-        fiber_wait(FIBER_AT_WARP, line);
+        fiber_wait(f, FIBER_AT_WARP, line);
 }
 
 void simt_warp_sync(SimtThread *t, uint32_t mask, uint32_t line) {
@@ -214,7 +213,7 @@ void report_stuck(void) {
     bool others = l->at_barrier || l->live < l->threads; /* else warps wait for themselves */
     for (uint32_t i = 0; i < l->threads && !waiting; i++) {
         const Fiber *f = &l->fibers[i];
-        if (f->state != FIBER_AT_WARP) continue;
+        if (l->state[i] != FIBER_AT_WARP) continue;
         for (uint32_t k = 0; k < 32; k++) {
             const Group *g = &l->warps[f->t.warp].group[k];
             if (!(g->arrived >> f->t.lane & 1)) continue;

@@ -17,8 +17,7 @@ typedef struct {
     SimtThread t; /* first: a SimtThread of a fiber is the fiber */
     void *context;
     uint8_t *stack;
-    bool started; /* has a context to go on with */
-    FiberState state;
+    bool started;  /* has a context to go on with */
     uint32_t line; /* where it waits */
     /* In: what a lane brought to a collective; out: what it takes away. */
     int mode;
@@ -52,14 +51,16 @@ typedef struct {
     uint32_t epoch;      /* counts barriers within a block */
     uint32_t live;       /* threads of the block that have not ended */
     uint32_t at_barrier; /* of these, waiting there */
-    uint32_t barrier_votes;
-    bool stop; /* give up the grid */
+    uint32_t barrier_votes,
+        barrier_result; /* of those that wait; of the last one that was passed */
+    bool stop;          /* give up the grid */
     uint64_t findings;
     uint8_t *shared, *params;
     uint8_t *shared_written; /* checked: one byte a byte */
     Fiber *fibers;
     Warp warps[MAX_WARPS];
-    Fiber *current; /* NULL: the scheduler runs */
+    Fiber *current;             /* NULL: the scheduler runs */
+    uint8_t state[MAX_THREADS]; /* FiberState of each */
 } Launch;
 extern Launch simt_now;
 extern const SimtCalls simt_calls;
@@ -68,11 +69,10 @@ extern const SimtCalls simt_calls;
 void simt_report(const SimtThread *t, SimtKind kind, uint32_t line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* fiber.c */
+/* fiber.c; fiber.h has what is inlined */
 bool fibers_ready(uint32_t n, uint32_t local_bytes); /* simt_now.fibers has n; false: no memory */
-void fiber_resume(Fiber *f);                         /* runs it until it waits or ends */
-void fiber_wait(FiberState why, uint32_t line);      /* from inside: back to the scheduler */
-void fiber_end(void);                                /* from inside: never comes back */
+void fiber_start(Fiber *f);
+_Noreturn void fiber_end(void);                                    /* from inside: gives it up */
 bool fiber_owns(const Fiber *f, uint64_t address, uint32_t bytes); /* on its stack? */
 
 /* collect.c */

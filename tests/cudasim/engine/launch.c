@@ -1,7 +1,7 @@
 /* launch.c - runs a grid: checks the launch, then block after block in the asked order; in a block
  * either thread after thread (nothing to wait for, nothing checked) or fibers in rounds, each round
  * running all that can run. */
-#include "engine.h"
+#include "fiber.h"
 
 #include <stdlib.h>
 
@@ -114,16 +114,16 @@ static void run_plain(const uint32_t *order, const SimtDim *tids, SimtThread *t)
 
 static void prepare_fibers(const SimtDim *tids, const SimtThread *common) {
     Launch *l = &simt_now;
-    memset(l->warps, 0, sizeof l->warps);
+    memset(l->warps, 0, (l->threads + 31) / 32 * sizeof *l->warps);
     for (uint32_t i = 0; i < l->threads; i++) {
         Fiber *f = &l->fibers[i];
         f->t = *common;
         set_thread(&f->t, i, tids[i]);
-        f->state = FIBER_READY;
+        l->state[i] = FIBER_READY;
         l->warps[i / 32].present |= 1u << i % 32;
     }
     l->live = l->threads;
-    l->at_barrier = 0;
+    l->at_barrier = l->barrier_votes = 0;
     l->epoch = 0;
 }
 
@@ -132,12 +132,13 @@ static void run_fibers(const uint32_t *order) {
     while (l->live) {
         bool ran = false;
         for (uint32_t i = 0; i < l->threads; i++) {
-            Fiber *f = &l->fibers[order[i]];
-            if (f->state != FIBER_READY) continue;
+            uint32_t linear = order[i];
+            if (l->state[linear] != FIBER_READY) continue;
+            Fiber *f = &l->fibers[linear];
             fiber_resume(f);
             ran = true;
             if (l->stop) return;
-            if (f->state == FIBER_DONE) thread_ended(f);
+            if (l->state[linear] == FIBER_DONE) thread_ended(f);
         }
         if (ran || release_barrier()) continue;
         report_stuck();
@@ -148,7 +149,7 @@ static void run_fibers(const uint32_t *order) {
 /* Fibers that did not come to their end start anew the next time. */
 static void give_up_fibers(void) {
     for (uint32_t i = 0; i < simt_now.threads; i++)
-        if (simt_now.fibers[i].state != FIBER_DONE) simt_now.fibers[i].started = false;
+        if (simt_now.state[i] != FIBER_DONE) simt_now.fibers[i].started = false;
 }
 
 static void run_grid(uint64_t blocks, bool fibers) {
