@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define BLAS_FUNCTIONS(F)                                                                          \
+    F(cublasDestroy)                                                                               \
     F(cublasCreate)                                                                                \
     F(cublasDestroy)                                                                               \
     F(cublasSetStream)                                                                             \

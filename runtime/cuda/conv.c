@@ -15,11 +15,15 @@
 
 enum { LANES = 128 }; /* threads of a block of our kernels */
 
-typedef struct {
+typedef struct Conv {
     CudaConvPass pass[PASSES];
     uint64_t workspace; /* the largest of the passes */
     CuConv loops;       /* for our kernels */
+    DtrtConv *owner;
+    struct Conv *next; /* of all that are there: cu_conv_close */
 } Conv;
+
+static Conv *all;
 
 static int64_t product(const int64_t *v, int n) {
     int64_t p = 1;
@@ -84,6 +88,9 @@ bool dtrt_conv_init(DtrtConv *c, const DtrtConv *like, int threads) {
         dtrt_error("no memory for a convolution");
         return false;
     }
+    v->owner = c;
+    v->next = all;
+    all = v;
     for (int i = 0; i < PASSES; i++) {
         if (!wanted[i]) continue;
         if (!init_pass(c, (CudaPass)i, &v->pass[i], &v->loops)) {
@@ -97,10 +104,19 @@ bool dtrt_conv_init(DtrtConv *c, const DtrtConv *like, int threads) {
 
 void dtrt_conv_free(DtrtConv *c) {
     Conv *v = c->impl;
+    for (Conv **at = &all; v && *at; at = &(*at)->next)
+        if (*at == v) {
+            *at = v->next;
+            break;
+        }
     for (int i = 0; v && i < PASSES; i++)
         if (v->pass[i].plan) dnn_drop(cu_dnn(), v->pass[i].plan);
     free(v);
     c->impl = NULL;
+}
+
+void cu_conv_close(void) {
+    while (all) dtrt_conv_free(all->owner);
 }
 
 uint64_t dtrt_conv_workspace(const DtrtConv *c) {

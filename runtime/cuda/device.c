@@ -1,5 +1,6 @@
 /* device.c - the CUDA device as the core sees it (DtrtDevice). */
 #include "cu.h"
+#include "libraries.h"
 
 #include <inttypes.h>
 
@@ -10,6 +11,7 @@ static CUdeviceptr address(const void *at) {
 static void close_device(Runtime *rt) {
     (void)rt;
     cu_step_free();
+    cu_conv_close();
     cu_close();
 }
 

@@ -25,6 +25,9 @@ typedef struct {
 void cu_blas_products(const CuProducts *p, const float *a, const float *b, float *y,
                       void *workspace, uint64_t bytes);
 
+/* ---- conv.c ---- */
+void cu_conv_close(void); /* frees what no dtrt_conv_free has */
+
 /* ---- matmul.c ---- */
 /* m without its bias, with so many bytes of workspace. */
 void cu_matmul(const DtrtMatmul *m, const float *a, const float *b, float *y, void *workspace,

@@ -52,6 +52,7 @@ static void open_step(const Runtime *rt) {
     cu_check(cu.cuEventCreate(&step.start, CU_EVENT_DEFAULT), "cuEventCreate");
     cu_check(cu.cuEventCreate(&step.end, CU_EVENT_DEFAULT), "cuEventCreate");
     cu_watch_block(rt);
+    cu_check(cu.cuStreamSynchronize(cu_device.stream), "cuStreamSynchronize");
 }
 
 /* ---- before and after the nodes ----------------------------------------------------------------
@@ -154,7 +155,6 @@ static void count_hits(const Runtime *rt) {
 
 static void fill_nan(const Runtime *rt, uint64_t offset, uint64_t bytes) {
     CUdeviceptr at = (CUdeviceptr)(uintptr_t)(rt->block + offset);
-    cu_watch_free_work();
     if (bytes) cu_check(cu.cuMemsetD8Async(at, 0xff, bytes, cu_device.stream), "cuMemsetD8Async");
 }
 
@@ -180,8 +180,8 @@ static Status enqueue_run(Runtime *rt, const DtrtRun *r) {
         Status st = dtrt_gradient_out(rt, n, ptr[1]);
         if (st) return st;
     }
-    if (rt->o.hard) dtrt_hard_fill(rt, n, rt->s->addr + r->first, fill_nan);
     cu_watch_run(rt, r);
+    if (rt->o.hard) dtrt_hard_fill(rt, n, rt->s->addr + r->first, fill_nan);
     if (rt->profile && !rt->ctx.slot)
         run_timed(rt, n, ptr);
     else
@@ -194,6 +194,7 @@ static Status enqueue(Runtime *rt) {
     for (uint32_t i = 0; i < s->nstep; i++) {
         const DtrtStep *now = &s->step[i];
         if (now->run < 0) {
+            cu_watch_free_work();
             if (rt->o.hard) fill_nan(rt, now->offset, rt->p->storage[now->storage].bytes);
             cu_watch_drop(rt, now->storage, now->offset);
             continue;

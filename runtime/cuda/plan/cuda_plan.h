@@ -52,7 +52,8 @@ typedef struct {
     uint64_t bytes;   /* of workspace in all: library, then weights; or parts */
 } CudaConvPass;
 typedef struct Dnn Dnn; /* dnn.h */
-/* The rule when nothing else is said: 32 MiB, or what one image needs if that is more. */
+/* The rule when nothing else is said: as many bytes as the convolution works on, at most 32 MiB, or
+ * what one image needs if that is more. */
 uint64_t cuda_conv_cap(const DtrtConv *c);
 /* d NULL: the library is not there to ask; a pass of WAY_LIBRARY then has no plan and as many bytes
  * as it may have. limit: 1 + the most bytes of workspace, 0: cuda_conv_cap. */

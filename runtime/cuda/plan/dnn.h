@@ -11,6 +11,7 @@
     F(cudnnGetVersion)                                                                             \
     F(cudnnGetErrorString)                                                                         \
     F(cudnnGetLastErrorString)                                                                     \
+    F(cudnnDestroy)                                                                                \
     F(cudnnCreate)                                                                                 \
     F(cudnnDestroy)                                                                                \
     F(cudnnSetStream)                                                                              \

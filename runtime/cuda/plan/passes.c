@@ -41,10 +41,12 @@ static uint64_t image_bytes(const DtrtConv *c) {
            (uint64_t)(c->ci * product(c->in, c->nd) + c->co * product(c->out, c->nd));
 }
 
-/* Engines that transform weights keep up to four times their bytes. */
+/* Engines that transform weights keep up to four times their bytes. Small convolutions get no more
+ * than they work on, or workspaces would be all of a small model's memory. */
 uint64_t cuda_conv_cap(const DtrtConv *c) {
-    uint64_t one = image_bytes(c) + 4 * sizeof(float) * (uint64_t)cuda_conv_weights(c) + 64 * kib;
-    return one > 32 * mib ? one : 32 * mib;
+    uint64_t weights = 4 * sizeof(float) * (uint64_t)cuda_conv_weights(c) + 64 * kib;
+    uint64_t one = image_bytes(c) + weights, all = (uint64_t)c->n * image_bytes(c) + weights;
+    return one > 32 * mib ? one : all < 32 * mib ? all : 32 * mib;
 }
 
 /* ---- ways ---- */
