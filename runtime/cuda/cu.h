@@ -102,6 +102,7 @@ int cu_node(void);
 /* ---- watch.c: what checkers of memory are told (watch.h) ---- */
 void cu_watch_open(void *driver);
 void cu_watch_block(const Runtime *rt); /* the block, and persistent storages from here on */
+void cu_watch_begin(const Runtime *rt); /* of a step */
 /* Before run r, and the drop of a storage; the end of a step ends what still lives. */
 void cu_watch_run(const Runtime *rt, const DtrtRun *r);
 void cu_watch_drop(const Runtime *rt, int32_t storage, uint64_t at);

@@ -191,6 +191,7 @@ static Status enqueue_run(Runtime *rt, const DtrtRun *r) {
 
 static Status enqueue(Runtime *rt) {
     const DtrtSchedule *s = rt->s;
+    cu_watch_begin(rt);
     for (uint32_t i = 0; i < s->nstep; i++) {
         const DtrtStep *now = &s->step[i];
         if (now->run < 0) {

@@ -23,7 +23,11 @@ static struct {
     uint32_t n;
     DtrtWatchRange *range, *scratch; /* of one run; scratch lives until the next */
     uint32_t nscratch;
-    bool everything; /* the whole arena lives: after a step that went wrong */
+    const DtrtSchedule *of; /* that `stays` is for */
+    bool *stays; /* per entry of addr: an output that somebody reads, or that is dropped; others
+                    are scratch of their run */
+    uint64_t *wanted; /* per storage, while stays is filled: where it is read or dropped next */
+    bool everything;  /* the whole arena lives: after a step that went wrong */
 } watch;
 
 void cu_watch_open(void *driver) {
@@ -40,6 +44,11 @@ void cu_watch_close(void) {
     free(watch.life);
     free(watch.range);
     free(watch.scratch);
+    free(watch.stays);
+    free(watch.wanted);
+    watch.stays = NULL;
+    watch.wanted = NULL;
+    watch.of = NULL;
     watch.life = NULL;
     watch.range = watch.scratch = NULL;
 }
@@ -60,7 +69,8 @@ void cu_watch_block(const Runtime *rt) {
     watch.life = calloc(watch.n + 1, sizeof *watch.life);
     watch.range = calloc(most + 1, sizeof *watch.range);
     watch.scratch = calloc(most + 1, sizeof *watch.scratch);
-    if (!watch.life || !watch.range || !watch.scratch)
+    watch.wanted = calloc(watch.n + 1, sizeof *watch.wanted);
+    if (!watch.life || !watch.range || !watch.scratch || !watch.wanted)
         cu_fail("no memory for %u storages", watch.n);
     watch.arena(address(rt, 0), rt->block_bytes);
     for (uint32_t i = 0; i < rt->p->ntensor; i++) {
@@ -69,6 +79,41 @@ void cu_watch_block(const Runtime *rt) {
             watch.live(cu_device.stream, address(rt, t->offset), t->bytes, DTRT_WATCH_KEEP,
                        t->name);
     }
+}
+
+static void read_backwards(const Runtime *rt, const DtrtRun *r) {
+    const DtrtNode *n = &rt->p->node[r->node];
+    const uint64_t *addr = rt->s->addr + r->first;
+    for (uint32_t i = n->nin; i < n->nin + n->nout; i++) {
+        int32_t s = rt->p->operand[n->first + i];
+        if (s < 0 || addr[i] == DTRT_NOWHERE) continue;
+        watch.stays[r->first + i] = watch.wanted[s] == addr[i];
+        if (watch.stays[r->first + i]) watch.wanted[s] = DTRT_NOWHERE;
+    }
+    for (uint32_t i = 0; i < n->nin; i++) {
+        int32_t s = rt->p->operand[n->first + i];
+        if (s >= 0 && addr[i] != DTRT_NOWHERE) watch.wanted[s] = addr[i];
+    }
+}
+
+/* The schedule does not say which outputs of a run are scratch: those that nobody reads, or drops,
+ * where the run puts them. */
+void cu_watch_begin(const Runtime *rt) {
+    const DtrtSchedule *s = rt->s;
+    if (!watch.life || watch.of == s) return;
+    free(watch.stays);
+    watch.stays = calloc((size_t)s->naddr + 1, sizeof *watch.stays);
+    if (!watch.stays) cu_fail("no memory for %u addresses", s->naddr);
+    for (uint32_t i = 0; i < watch.n; i++) watch.wanted[i] = DTRT_NOWHERE;
+    watch.wanted[rt->p->loss_storage] =
+        (uint64_t)((const uint8_t *)(const void *)rt->loss_at - rt->block);
+    for (uint32_t i = s->nstep; i-- > 0;) {
+        if (s->step[i].run >= 0)
+            read_backwards(rt, &s->run[s->step[i].run]);
+        else
+            watch.wanted[s->step[i].storage] = s->step[i].offset;
+    }
+    watch.of = s;
 }
 
 static void end_scratch(void) {
@@ -119,12 +164,12 @@ static Life *taken_over(const Runtime *rt, const DtrtNode *n, uint64_t at, uint6
     return NULL;
 }
 
-/* An output begins to live, or (of a node that runs again for another one) is scratch. */
+/* An output begins to live, or (of a node that runs for another one) is scratch. */
 static bool begin_output(const Runtime *rt, const DtrtNode *n, int32_t s, uint64_t at,
-                         uint64_t bytes) {
+                         uint64_t bytes, bool stays) {
     Life *l = &watch.life[s];
     if (l->lives && l->at == at) return false;
-    if (l->lives) {
+    if (!stays) {
         watch.live(cu_device.stream, at, bytes, 0, "scratch");
         return true;
     }
@@ -155,7 +200,7 @@ void cu_watch_run(const Runtime *rt, const DtrtRun *r) {
         if (is_scratch)
             watch.live(cu_device.stream, x.at, bytes, 0, "workspace");
         else if (i >= n->nin && s >= 0 && rt->p->storage[s].tensor < 0)
-            is_scratch = begin_output(rt, n, s, x.at, bytes);
+            is_scratch = begin_output(rt, n, s, x.at, bytes, watch.stays[r->first + i]);
         if (is_scratch) watch.scratch[watch.nscratch++] = x;
         watch.range[count++] = x;
     }
