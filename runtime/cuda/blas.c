@@ -11,7 +11,6 @@
 #include <string.h>
 
 #define BLAS_FUNCTIONS(F)                                                                          \
-    F(cublasDestroy)                                                                               \
     F(cublasCreate)                                                                                \
     F(cublasDestroy)                                                                               \
     F(cublasSetStream)                                                                             \

@@ -11,7 +11,6 @@
     F(cudnnGetVersion)                                                                             \
     F(cudnnGetErrorString)                                                                         \
     F(cudnnGetLastErrorString)                                                                     \
-    F(cudnnDestroy)                                                                                \
     F(cudnnCreate)                                                                                 \
     F(cudnnDestroy)                                                                                \
     F(cudnnSetStream)                                                                              \
