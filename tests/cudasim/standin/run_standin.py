@@ -147,6 +147,8 @@ def case_failures(program, folder):
         Run(program, folder, ["graph"], trace=trace.name)
         names = [line.strip() for line in trace]
     count = {name: names.count(name) for name in names}
+    run = Run(program, folder, ["graph"], fail=100)
+    expect(f"planned failure of {names[99]}" in run.report, "the 100th call fails", run)
     expect(len(count) > 30, "a trace of the calls", Run(program, folder))
     for name, n in sorted(count.items()):
         for k in {1} if name == "cuInit" else {1, n}:  # NVRTC calls cuInit too, and does not mind
