@@ -1,6 +1,8 @@
 /* bench.c - see bench.h. */
 #include "bench.h"
 
+#include "gpu.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,7 +114,45 @@ void bench_launch(Bench *b, const char *kernel, SimtDim grid, SimtDim block,
         b->wrong++;
         return;
     }
-    simt_launch(k, grid, block, dynamic_shared, args, &b->options, &b->found);
+    if (!b->on_gpu) {
+        simt_launch(k, grid, block, dynamic_shared, args, &b->options, &b->found);
+        return;
+    }
+    GpuBuffer buffers[MAX_BUFFERS];
+    for (uint32_t i = 0; i < b->buffers; i++)
+        buffers[i] = (GpuBuffer){b->buffer[i].at, b->buffer[i].bytes, b->buffer[i].writable};
+    const char *bad = gpu_launch(k, grid, block, dynamic_shared, args, buffers, b->buffers);
+    if (!bad) return;
+    fprintf(stderr, "%s: %s\n", kernel, bad);
+    b->wrong++;
+}
+
+/* Floats in the order of their values, as whole numbers: neighbours differ by one. */
+static int64_t rank(float f) {
+    int32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits < 0 ? INT32_MIN - (int64_t)bits : bits;
+}
+
+void bench_record(Bench *b, const float *got, size_t n) {
+    Record *r = b->record;
+    if (!r->again && r->n + n > r->cap) {
+        r->cap = 2 * (r->n + n);
+        r->at = realloc(r->at, r->cap * sizeof *r->at);
+        if (!r->at) abort();
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (!r->again) {
+            r->at[r->n++] = got[i];
+            continue;
+        }
+        float before = r->next < r->n ? r->at[r->next++] : 0;
+        if (!memcmp(&before, &got[i], sizeof before)) continue;
+        int64_t apart = llabs(rank(before) - rank(got[i]));
+        if (isnan(before) && isnan(got[i])) continue; /* of which NaN there are many */
+        r->different++;
+        if (apart > r->worst) r->worst = apart > UINT32_MAX ? UINT32_MAX : (uint32_t)apart;
+    }
 }
 
 static void add_hash(Bench *b, const void *bytes, size_t n) {
@@ -123,6 +163,7 @@ static void add_hash(Bench *b, const void *bytes, size_t n) {
 void bench_compare(Bench *b, const char *what, const float *got, const double *want, size_t n,
                    double relative, double absolute) {
     add_hash(b, got, n * sizeof *got);
+    if (b->record) bench_record(b, got, n);
     for (size_t i = 0; i < n && !b->quiet; i++) {
         double limit = absolute + relative * fabs(want[i]);
         if (fabs((double)got[i] - want[i]) <= limit) continue; /* false for NaN */

@@ -16,6 +16,15 @@ typedef struct {
     uint8_t *written; /* one byte a byte */
 } Buffer;
 
+/* All floats that bench_compare saw in one run, for another run to be compared with. */
+typedef struct {
+    float *at;
+    size_t n, cap, next;
+    bool again; /* the other run */
+    size_t different;
+    uint32_t worst; /* distance in units in the last place */
+} Record;
+
 typedef struct {
     const SimtModule *module;
     SimtOptions options;
@@ -25,6 +34,8 @@ typedef struct {
     uint32_t wrong; /* elements that are not as they should be; the first are printed */
     bool quiet;     /* print nothing, compare nothing: mutants */
     uint64_t hash;  /* of all outputs so far */
+    bool on_gpu;    /* launches go to the device (gpu.h) */
+    Record *record; /* or NULL */
 } Bench;
 
 /* A run with this module; the random numbers of the inputs start anew. */
@@ -47,6 +58,9 @@ void bench_compare(Bench *b, const char *what, const float *got, const double *w
                    double relative, double absolute);
 void bench_compare_ints(Bench *b, const char *what, const void *got, const void *want, size_t n,
                         size_t bytes);
+
+/* These floats are to be the same, or nearly, in another run. */
+void bench_record(Bench *b, const float *got, size_t n);
 
 #define ARGS(...) ((void *[]){__VA_ARGS__})
 #define D1(x_) ((SimtDim){(uint32_t)(x_), 1, 1})
