@@ -49,7 +49,9 @@ bool cu_symbols(void *library, const char *what, const char *const *name, void *
         to[i] = dlsym(library, name[i]);
         if (to[i]) continue;
         dtrt_error("%s has no function %s: it is too old", what, name[i]);
-        dtrt_hint("this program needs a driver for CUDA 12 or later");
+        dtrt_hint("this program was compiled with CUDA %d.%d: it needs the libraries of that "
+                  "version, and a driver that is no older",
+                  CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10);
         return false;
     }
     return true;
@@ -181,6 +183,12 @@ static Status load_kernels(Runtime *rt) {
         }
     }
     size_t now, report;
+    if (r == CUDA_ERROR_UNSUPPORTED_PTX_VERSION) {
+        dtrt_error("the CUDA driver is older than the program's kernels, which CUDA %d.%d made",
+                   CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10);
+        dtrt_hint("install a newer driver");
+        return ST_MACHINE;
+    }
     if (r == CUDA_ERROR_NO_BINARY_FOR_GPU) {
         dtrt_error("%s has compute capability %d.%d, and the program has no kernels for it",
                    cu_device.name, cu_device.arch / 10, cu_device.arch % 10);
