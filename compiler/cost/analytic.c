@@ -117,7 +117,13 @@ static Needs attention_needs(CostCtx *x, const AttentionObject *o) {
     if (find(x, key, &n)) return n;
     uint64_t workspace = 0;
     char err[256];
-    if (!dtrt_attention_needs(&m, x->c->threads, &workspace, err, sizeof err)) workspace = 0;
+    if (x->cuda) {
+        CudaAttention how;
+        cuda_attention(&m, &how);
+        workspace = how.bytes;
+    } else if (!dtrt_attention_needs(&m, x->c->threads, &workspace, err, sizeof err)) {
+        workspace = 0;
+    }
     return learn(x, key, (Needs){workspace, 0});
 }
 

@@ -20,7 +20,8 @@ typedef struct {
     int loss_nonfinite; /* 1: the loss is not, and updates change nothing either */
     int bad_node;       /* 1 + the node that found a number out of range */
     float loss;
-    long long value, limit, position; /* of that number: it must be in [0, limit) */
+    long long value, limit, position; /* of that number: it must be in [0, limit), or in
+                                         [limit, -limit) where limit is negative */
     unsigned long long hits, counted; /* accuracy */
 } CuReport;
 

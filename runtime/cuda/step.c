@@ -28,10 +28,13 @@ static struct {
     CUevent start, end; /* of a node, for profiles */
     uint64_t plain[2];  /* steps of each size that ran uncaptured */
     CUgraphExec graph[2];
-    bool no_graph; /* it could not be made */
+    bool no_graph, capturing; /* it could not be made */
 } step;
 
 void cu_step_free(void) {
+    CUgraph unfinished = NULL; /* a call inside a capture has ended the run */
+    if (step.capturing) cu.cuStreamEndCapture(cu_device.stream, &unfinished);
+    if (unfinished) cu.cuGraphDestroy(unfinished);
     for (int i = 0; i < 2; i++)
         if (step.graph[i]) cu.cuGraphExecDestroy(step.graph[i]);
     if (step.start) cu.cuEventDestroy(step.start);
@@ -107,9 +110,10 @@ static Status read_report(Runtime *rt) {
     rt->counted = r->counted;
     if (r->bad_node) {
         const DtrtNode *n = &rt->p->node[r->bad_node - 1];
-        dtrt_error("step %llu, node %s (%s): %lld at position %lld: expected 0 to %lld",
+        bool from_end = r->limit < 0; /* numbers that may count from the end */
+        dtrt_error("step %llu, node %s (%s): %lld at position %lld: expected %lld to %lld",
                    (unsigned long long)rt->ctx.step, dtrt_name_str(n->name), n->op, r->value,
-                   r->position, r->limit - 1);
+                   r->position, from_end ? r->limit : 0, (from_end ? -r->limit : r->limit) - 1);
         return ST_DATA;
     }
     if (r->loss_nonfinite) return dtrt_diagnose(rt, rt->loss_step + 1, "the loss");
@@ -222,7 +226,9 @@ static Status capture(Runtime *rt) {
     CUgraphExec *exec = &step.graph[rt->ctx.slot];
     cu_check(cu.cuStreamBeginCapture(cu_device.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
              "cuStreamBeginCapture");
+    step.capturing = true;
     Status st = enqueue(rt);
+    step.capturing = false;
     CUresult r = cu.cuStreamEndCapture(cu_device.stream, &graph);
     if (!st && r == CUDA_SUCCESS) r = cu.cuGraphInstantiateWithFlags(exec, graph, 0);
     if (graph) cu.cuGraphDestroy(graph);
