@@ -4,6 +4,7 @@
 #ifdef NVRTC_LIBRARY
 #include <dlfcn.h>
 #include <nvrtc.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define FUNCTIONS(X)                                                                               \
@@ -18,10 +19,25 @@
 #define FIELD(name) __typeof__(&name) name;
 static struct { FUNCTIONS(FIELD) } rtc;
 
+/* Of the toolkit that this was built with, else in the folders of $DTRT_CUDA_PATH, else as the
+ * loader finds it. */
+static void *open_nvrtc(void) {
+    void *h = dlopen(NVRTC_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    const char *folders = getenv("DTRT_CUDA_PATH");
+    while (!h && folders && *folders) {
+        size_t n = strcspn(folders, ":");
+        char path[4096];
+        snprintf(path, sizeof path, "%.*s/libnvrtc.so.13", (int)n, folders);
+        h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        folders += n + (folders[n] == ':');
+    }
+    return h ? h : dlopen("libnvrtc.so.13", RTLD_NOW | RTLD_LOCAL);
+}
+
 const char *compile_missing(void) {
     static void *handle;
     if (handle) return NULL;
-    void *h = dlopen(NVRTC_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    void *h = open_nvrtc();
     if (!h) return dlerror();
     void *p;
 #define GET(name)                                                                                  \

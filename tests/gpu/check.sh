@@ -42,7 +42,7 @@ bundle() {
     mkdir -p "$dir/build/release/bin" "$dir/build/release/tests" "$dir/models" || exit 1
     cp build/release/bin/dtrc "$dir/build/release/bin/"
     cp -r build/release/lib build/release/include "$dir/build/release/"
-    cp build/release/tests/test_kernels_* "$dir/build/release/tests/"
+    cp build/release/tests/test_kernels_* build/release/tests/cudasim_gpu "$dir/build/release/tests/"
     mkdir -p "$dir/runtime/cuda" "$dir/runtime/core" "$dir/tests/data"
     cp -r runtime/cuda/kernels runtime/cuda/params.h "$dir/runtime/cuda/"
     cp runtime/core/*.h "$dir/runtime/core/"
@@ -100,6 +100,7 @@ print(":".join(f for d in site.getsitepackages() for f in sorted(glob.glob(d + "
     for kind in rows movement images; do
         timed 60 "kernels, $kind" env DTRC_GPU=1 "$release/tests/test_kernels_$kind" "$release"
     done
+    timed 60 "translation of other kernels" "$release/tests/cudasim_gpu" "$release"
     timed 150 "small models" "$python" tests/traces/run_cuda.py --dtrc "$release/bin/dtrc" --gpu --jobs 4 \
         mlp_relu lenet_mnist resnet_mini unet_mini mobilenetv2_mini gpt_mini vit_mini lstm_classifier dropout_stats
     "$python" tests/gpu/bench.py --dtrc "$release/bin/dtrc" --models "$models" --seconds 240 >/tmp/dtrc-gpu-$$ 2>&1 || failed=1

@@ -39,6 +39,12 @@ static const char *compiler(void) {
     return cc && *cc ? cc : "cc";
 }
 
+/* Where simt_device.h is: in the sources that this was built from, or, when it runs elsewhere, in
+ * those that it is run in. */
+static const char *include_dir(void) {
+    return access(SIMT_INCLUDE_DIR "/simt_device.h", R_OK) ? "tests/cudasim" : SIMT_INCLUDE_DIR;
+}
+
 static bool compile(Arena *a, const char *c_file, const char *object, unsigned bodies,
                     char *message, size_t size) {
     char *define = arena_printf(a, "-DSIMT_BODIES=%u", bodies);
@@ -55,7 +61,7 @@ static bool compile(Arena *a, const char *c_file, const char *object, unsigned b
                     "-fPIC",
                     "-shared",
                     define,
-                    "-I" SIMT_INCLUDE_DIR,
+                    arena_printf(a, "-I%s", include_dir()),
                     "-o",
                     arena_str(a, object),
                     arena_str(a, c_file),
@@ -122,8 +128,8 @@ static uint64_t object_hash(Arena *a, const Text *c, unsigned bodies) {
     uint64_t h = hash(0xcbf29ce484222325u, c->at, c->n);
     h = hash(h, &bodies, sizeof bodies);
     h = hash(h, compiler(), strlen(compiler()));
-    h = hash_header(a, h, SIMT_INCLUDE_DIR "/simt.h");
-    return hash_header(a, h, SIMT_INCLUDE_DIR "/simt_device.h");
+    h = hash_header(a, h, arena_printf(a, "%s/simt.h", include_dir()));
+    return hash_header(a, h, arena_printf(a, "%s/simt_device.h", include_dir()));
 }
 
 static SimtModule *load(Arena *a, const char *ptx, unsigned bodies, const char *dir, bool keep,
