@@ -114,6 +114,7 @@ void cu_watch_close(void);
 /* ---- step.c ---- */
 Status cu_step(Runtime *rt);
 void cu_run(Runtime *rt, uint32_t node, void *const *ptr);
+void cu_step_interrupted(void); /* a call inside it ends the run */
 void cu_step_free(void);
 
 /* ---- launch.c: kernels of the program's module ---- */

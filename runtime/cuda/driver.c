@@ -115,6 +115,7 @@ void cu_fail(const char *fmt, ...) {
     } else {
         dtrt_error("%s", text);
     }
+    cu_step_interrupted(); /* before what it uses is released */
     run->failed = ST_MACHINE;
     longjmp(run->fail, 1);
 }

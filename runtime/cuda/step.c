@@ -31,10 +31,15 @@ static struct {
     bool no_graph, capturing; /* it could not be made */
 } step;
 
-void cu_step_free(void) {
-    CUgraph unfinished = NULL; /* a call inside a capture has ended the run */
-    if (step.capturing) cu.cuStreamEndCapture(cu_device.stream, &unfinished);
+void cu_step_interrupted(void) {
+    CUgraph unfinished = NULL;
+    if (!step.capturing) return;
+    step.capturing = false;
+    cu.cuStreamEndCapture(cu_device.stream, &unfinished);
     if (unfinished) cu.cuGraphDestroy(unfinished);
+}
+
+void cu_step_free(void) {
     for (int i = 0; i < 2; i++)
         if (step.graph[i]) cu.cuGraphExecDestroy(step.graph[i]);
     if (step.start) cu.cuEventDestroy(step.start);
