@@ -98,10 +98,10 @@ print(":".join(f for d in site.getsitepackages() for f in sorted(glob.glob(d + "
     command -v nvidia-smi >/dev/null &&
         row device - "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -n 1)"
     for kind in rows movement images; do
-        timed 60 "kernels, $kind" env DTRC_GPU=1 "$release/tests/test_kernels_$kind" "$release"
+        timed 40 "kernels, $kind" env DTRC_GPU=1 "$release/tests/test_kernels_$kind" "$release"
     done
-    timed 60 "translation of other kernels" "$release/tests/cudasim_gpu" "$release"
-    timed 150 "small models" "$python" tests/traces/run_cuda.py --dtrc "$release/bin/dtrc" --gpu --jobs 4 \
+    timed 40 "translation of other kernels" "$release/tests/cudasim_gpu" "$release"
+    timed 120 "small models" "$python" tests/traces/run_cuda.py --dtrc "$release/bin/dtrc" --gpu --jobs 4 \
         mlp_relu lenet_mnist resnet_mini unet_mini mobilenetv2_mini gpt_mini vit_mini lstm_classifier dropout_stats
     "$python" tests/gpu/bench.py --dtrc "$release/bin/dtrc" --models "$models" --seconds 240 >/tmp/dtrc-gpu-$$ 2>&1 || failed=1
     while IFS='|' read -r name status detail; do row "$name" "$status" "$detail"; done </tmp/dtrc-gpu-$$
