@@ -75,6 +75,18 @@ static CuAttention rows_of(const Block *b) {
     return q;
 }
 
+/* Rows of scores: kernel_warp or kernel_block (walk.h), of at most 512 threads. */
+#define ATTENTION_ROWS(kernel, q, ...)                                                             \
+    do {                                                                                           \
+        if ((q).keys <= CU_WARP_ROW) {                                                             \
+            CU_LAUNCH(kernel##_warp, cu_blocks((q).count, 8), 256, &(q), __VA_ARGS__);             \
+        } else {                                                                                   \
+            int threads_ = cu_row_threads((q).keys);                                               \
+            CU_LAUNCH(kernel##_block, cu_blocks((q).count, 1), threads_ < 512 ? threads_ : 512,    \
+                      &(q), __VA_ARGS__);                                                          \
+        }                                                                                          \
+    } while (0)
+
 /* Q K' of the block. Rows of all heads lie as far apart as those of the heads in memory do. */
 static void make_scores(const Block *b, const float *q, const float *k) {
     const DtrtAttention *m = b->m;
@@ -115,7 +127,7 @@ void dtrt_attention_forward(const DtrtAttention *m, const float *q, const float 
         const int64_t row = b.head * m->rows + b.row, key = b.head * m->keys;
         CuAttention c = rows_of(&b);
         make_scores(&b, q + row * m->depth, k + key * m->depth);
-        CU_ROWS(attention_rows, c.count, c.keys, &c, &b.scores, &plus, &when, &stats);
+        ATTENTION_ROWS(attention_rows, c, &b.scores, &plus, &when, &stats);
         multiply(&b,
                  (CuProducts){.m = b.rows,
                               .n = m->width,
@@ -198,8 +210,7 @@ void dtrt_attention_grad(const DtrtAttention *m, const float *dy, const float *q
         CuAttention c = rows_of(&b);
         make_scores(&b, q + row * m->depth, k + key * m->depth);
         make_dprob(&b, dy + row * m->width, v + key * m->width);
-        CU_ROWS(attention_grad_rows, c.count, c.keys, &c, &b.scores, &b.dprob, &plus, &when,
-                &stats);
+        ATTENTION_ROWS(attention_grad_rows, c, &b.scores, &b.dprob, &plus, &when, &stats);
         make_dv(&b, dy + row * m->width, dv + key * m->width);
         make_dq(&b, k + key * m->depth, dq + row * m->depth);
         make_dk(&b, q + row * m->depth, dk + key * m->depth);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LANES = 128 }; /* threads of a block of our kernels */
+enum { LANES = 128, RUN = 4 }; /* of our kernels: threads of a block, pixels of a thread */
 
 typedef struct Conv {
     CudaConvPass pass[PASSES];
@@ -181,9 +181,9 @@ static void run_library(const DtrtConv *c, CudaPass pass, const float *x, const 
     if (p->weights && pass == PASS_GRAD_W) turn(own, (float *)(uintptr_t)w, c->co, cells, channels);
 }
 
-/* Rows of pixels of an image: blocks over the pixels and channels of one, times the rows. */
-static int64_t row_blocks(int64_t width) {
-    return cu_blocks(width, LANES);
+/* Blocks over the pixels of a row and their channels, times the rows. */
+static int64_t row_blocks(int64_t cells, int64_t channels) {
+    return cu_blocks((cells + RUN - 1) / RUN * channels, LANES);
 }
 
 static int64_t row_count(int64_t rows) {
@@ -203,7 +203,7 @@ void dtrt_conv_forward(const DtrtConv *c, const float *x, const float *w, const 
     } else if (p->way == WAY_LIBRARY) {
         run_library(c, PASS_FWD, x, w, y, ws);
     } else {
-        CU_LAUNCH2(conv_forward, row_blocks((int64_t)q.out[2] * q.co),
+        CU_LAUNCH2(conv_forward, row_blocks(q.out[2], q.co),
                    row_count((int64_t)q.n * q.out[0] * q.out[1]), LANES, &q, &x, &w, &y);
     }
     cu_add_bias(y, c->bias ? b : NULL, c->n * cells * c->co, c->co, c->channels_last ? 1 : cells,
@@ -221,7 +221,7 @@ void dtrt_conv_grad_x(const DtrtConv *c, const float *dy, const float *w, float 
     } else if (p->way == WAY_LIBRARY) {
         run_library(c, PASS_GRAD_X, dx, w, dy, ws);
     } else {
-        CU_LAUNCH2(conv_grad_x, row_blocks((int64_t)q.in[2] * q.ci),
+        CU_LAUNCH2(conv_grad_x, row_blocks(q.in[2], q.ci),
                    row_count((int64_t)q.n * q.in[0] * q.in[1]), LANES, &q, &dy, &w, &dx);
     }
 }

@@ -1,6 +1,7 @@
 // calls: dtrt_attention_forward dtrt_attention_grad
 /* attention.cu - rows of scores: to probabilities, and (gradient) to those and the gradient of the
- * scores. Formulas as in runtime/cpu/attention.c. In place: a thread writes an element after its
+ * scores. Formulas as in runtime/cpu/attention.c. Blocks of at most 512 threads, whose registers hold
+ * a row's part and the places of its masks. In place: a thread writes an element after its
  * last read of it. */
 
 /* The row of a mask whose axes `dim` are those of the scores or 1. */
@@ -73,7 +74,7 @@ extern "C" __global__ void attention_rows_warp(const __grid_constant__ CuAttenti
                                                float *stats) {
     attention_row<true>(q, scores, add, cond, stats);
 }
-extern "C" __global__ void __launch_bounds__(1024)
+extern "C" __global__ void __launch_bounds__(512, 1)
     attention_rows_block(const __grid_constant__ CuAttention q, float *scores, const float *add,
                          const uint8_t *cond, float *stats) {
     attention_row<false>(q, scores, add, cond, stats);
@@ -107,7 +108,7 @@ extern "C" __global__ void attention_grad_rows_warp(const __grid_constant__ CuAt
                                                     const uint8_t *cond, const float *stats) {
     attention_grad_row<true>(q, scores, d, add, cond, stats);
 }
-extern "C" __global__ void __launch_bounds__(1024)
+extern "C" __global__ void __launch_bounds__(512, 1)
     attention_grad_rows_block(const __grid_constant__ CuAttention q, float *scores, float *d,
                               const float *add, const uint8_t *cond, const float *stats) {
     attention_grad_row<false>(q, scores, d, add, cond, stats);

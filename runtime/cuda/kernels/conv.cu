@@ -2,50 +2,58 @@
 /* conv.cu - convolutions as loops, for depthwise ones and for those that the library has no plan
  * for. Any group count; strides say where channels and cells lie.
  *
- * Blocks walk over rows of pixels (one image, two places), threads over the pixels of a row and
- * their channels, channels fastest where they are in memory, so that a warp reads runs of it.
- * Weight gradients: threads over weights, output channels fastest; the cells of all images are
- * shared by gridDim.y blocks, whose sums are added in order by a second kernel. Sums of many cells
- * are f32 over 32 of them and double beyond. */
+ * Blocks walk over rows of pixels (one image, two places), threads over runs of CONV_RUN pixels of a
+ * row and their channels, channels fastest where they are in memory, so that a warp reads runs of
+ * it; a weight that is read serves the whole run. Weight gradients: threads over weights, output
+ * channels fastest; rows of outputs are shared by gridDim.y blocks, whose sums are added in order by
+ * a second kernel. Sums of many cells are f32 over 32 of them and double beyond. */
 
+enum { CONV_RUN = 4 };
 
-/* Place of item i in a row of `width` cells with `channels` channels. */
-static __device__ __forceinline__ void conv_split(unsigned i, int width, int channels, bool last,
+/* Place of item i among those of a row: runs of cells times channels. */
+static __device__ __forceinline__ void conv_split(unsigned i, int runs, int channels, bool last,
                                                   int &cell, int &channel) {
-    const unsigned by = (unsigned)(last ? channels : width), over = i / by, rest = i - over * by;
-    cell = (int)(last ? over : rest);
+    const unsigned by = (unsigned)(last ? channels : runs), over = i / by, rest = i - over * by;
+    cell = (int)(last ? over : rest) * CONV_RUN;
     channel = (int)(last ? rest : over);
+}
+
+static __device__ __forceinline__ int conv_runs(int cells) {
+    return (cells + CONV_RUN - 1) / CONV_RUN;
 }
 
 static __device__ __forceinline__ bool conv_inside(int at, int size) {
     return (unsigned)at < (unsigned)size;
 }
 
-/* One output: x and w begin at its image and weights. at: its window's first cell, which may be
- * outside. */
-static __device__ __forceinline__ float conv_window(const CuConv &q, const float *x, const float *w,
-                                                    const int at[3]) {
-    float sum = 0.0f;
+/* A run of outputs: x and w begin at its image and weights. at: its first window's first cell,
+ * which may be outside. */
+static __device__ __forceinline__ void conv_windows(const CuConv &q, const float *x, const float *w,
+                                                    const int at[3], float sum[CONV_RUN]) {
     for (int k0 = 0, i0 = at[0]; k0 < q.k[0]; k0++, i0 += q.dil[0]) {
         if (!conv_inside(i0, q.in[0])) continue;
         for (int k1 = 0, i1 = at[1]; k1 < q.k[1]; k1++, i1 += q.dil[1]) {
             if (!conv_inside(i1, q.in[1])) continue;
             const float *line = x + (i0 * q.in[1] + i1) * q.in[2] * q.x_cell;
             const float *cells = w + (k0 * q.k[1] + k1) * q.k[2] * q.w_cell;
-            for (int k2 = 0, i2 = at[2]; k2 < q.k[2]; k2++, i2 += q.dil[2]) {
-                if (!conv_inside(i2, q.in[2])) continue;
-                const float *from = line + i2 * q.x_cell, *by = cells + k2 * q.w_cell;
-                for (int c = 0; c < q.group_in; c++)
-                    sum = fmaf(from[c * q.x_channel], by[c * q.w_in], sum);
-            }
+            for (int k2 = 0, i2 = at[2]; k2 < q.k[2]; k2++, i2 += q.dil[2], cells += q.w_cell)
+                for (int c = 0; c < q.group_in; c++) {
+                    const float by = cells[c * q.w_in];
+#pragma unroll
+                    for (int u = 0; u < CONV_RUN; u++) {
+                        const int i = i2 + u * q.stride[2];
+                        if (conv_inside(i, q.in[2]))
+                            sum[u] = fmaf(line[i * q.x_cell + c * q.x_channel], by, sum[u]);
+                    }
+                }
         }
     }
-    return sum;
 }
 
 extern "C" __global__ void conv_forward(const __grid_constant__ CuConv q, const float *x,
                                         const float *w, float *y) {
-    const unsigned width = (unsigned)(q.out[2] * q.co), step = gridDim.x * blockDim.x;
+    const int runs = conv_runs(q.out[2]);
+    const unsigned width = (unsigned)(runs * q.co), step = gridDim.x * blockDim.x;
     const long long rows = (long long)q.n * q.out[0] * q.out[1];
     for (long long row = blockIdx.y; row < rows; row += gridDim.y) {
         const long long n = row / (q.out[0] * q.out[1]);
@@ -54,11 +62,15 @@ extern "C" __global__ void conv_forward(const __grid_constant__ CuConv q, const 
         float *to = y + n * q.y_image + place * q.out[2] * q.y_cell;
         for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < width; i += step) {
             int o2, m;
-            conv_split(i, q.out[2], q.co, q.y_channel == 1, o2, m);
+            conv_split(i, runs, q.co, q.y_channel == 1, o2, m);
             const int at[3] = {o0 * q.stride[0] - q.lo[0], o1 * q.stride[1] - q.lo[1],
                                o2 * q.stride[2] - q.lo[2]};
             const float *image = x + n * q.x_image + m / q.group_out * q.group_in * q.x_channel;
-            to[o2 * q.y_cell + m * q.y_channel] = conv_window(q, image, w + m * q.w_out, at);
+            float sum[CONV_RUN] = {};
+            conv_windows(q, image, w + m * q.w_out, at, sum);
+#pragma unroll
+            for (int u = 0; u < CONV_RUN; u++)
+                if (o2 + u < q.out[2]) to[(o2 + u) * q.y_cell + m * q.y_channel] = sum[u];
         }
     }
 }
@@ -71,10 +83,10 @@ static __device__ __forceinline__ int conv_source(const CuConv &q, int axis, int
     return o * by == t && o < q.out[axis] ? o : -1;
 }
 
-/* One input's gradient: dy and w begin at its image, group and weights. */
-static __device__ __forceinline__ float conv_transposed(const CuConv &q, const float *dy,
-                                                        const float *w, const int at[3]) {
-    float sum = 0.0f;
+/* The gradients of a run of inputs: dy and w begin at its image, group and weights. */
+static __device__ __forceinline__ void conv_transposed(const CuConv &q, const float *dy,
+                                                       const float *w, const int at[3],
+                                                       float sum[CONV_RUN]) {
     for (int k0 = 0; k0 < q.k[0]; k0++) {
         const int o0 = conv_source(q, 0, at[0], k0);
         if (o0 < 0) continue;
@@ -83,21 +95,26 @@ static __device__ __forceinline__ float conv_transposed(const CuConv &q, const f
             if (o1 < 0) continue;
             const float *line = dy + (o0 * q.out[1] + o1) * q.out[2] * q.y_cell;
             const float *cells = w + (k0 * q.k[1] + k1) * q.k[2] * q.w_cell;
-            for (int k2 = 0; k2 < q.k[2]; k2++) {
-                const int o2 = conv_source(q, 2, at[2], k2);
-                if (o2 < 0) continue;
-                const float *from = line + o2 * q.y_cell, *by = cells + k2 * q.w_cell;
-                for (int m = 0; m < q.group_out; m++)
-                    sum = fmaf(from[m * q.y_channel], by[m * q.w_out], sum);
+            for (int k2 = 0; k2 < q.k[2]; k2++, cells += q.w_cell) {
+                int o2[CONV_RUN];
+#pragma unroll
+                for (int u = 0; u < CONV_RUN; u++) o2[u] = conv_source(q, 2, at[2] + u, k2);
+                for (int m = 0; m < q.group_out; m++) {
+                    const float by = cells[m * q.w_out];
+#pragma unroll
+                    for (int u = 0; u < CONV_RUN; u++)
+                        if (o2[u] >= 0)
+                            sum[u] = fmaf(line[o2[u] * q.y_cell + m * q.y_channel], by, sum[u]);
+                }
             }
         }
     }
-    return sum;
 }
 
 extern "C" __global__ void conv_grad_x(const __grid_constant__ CuConv q, const float *dy,
                                        const float *w, float *dx) {
-    const unsigned width = (unsigned)(q.in[2] * q.ci), step = gridDim.x * blockDim.x;
+    const int runs = conv_runs(q.in[2]);
+    const unsigned width = (unsigned)(runs * q.ci), step = gridDim.x * blockDim.x;
     const long long rows = (long long)q.n * q.in[0] * q.in[1];
     for (long long row = blockIdx.y; row < rows; row += gridDim.y) {
         const long long n = row / (q.in[0] * q.in[1]);
@@ -106,11 +123,15 @@ extern "C" __global__ void conv_grad_x(const __grid_constant__ CuConv q, const f
         float *to = dx + n * q.x_image + place * q.in[2] * q.x_cell;
         for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < width; i += step) {
             int i2, c;
-            conv_split(i, q.in[2], q.ci, q.x_channel == 1, i2, c);
+            conv_split(i, runs, q.ci, q.x_channel == 1, i2, c);
             const int at[3] = {i0, i1, i2}, group = c / q.group_in, inner = c - group * q.group_in;
             const float *image = dy + n * q.y_image + group * q.group_out * q.y_channel;
             const float *weight = w + group * q.group_out * q.w_out + inner * q.w_in;
-            to[i2 * q.x_cell + c * q.x_channel] = conv_transposed(q, image, weight, at);
+            float sum[CONV_RUN] = {};
+            conv_transposed(q, image, weight, at, sum);
+#pragma unroll
+            for (int u = 0; u < CONV_RUN; u++)
+                if (i2 + u < q.in[2]) to[(i2 + u) * q.x_cell + c * q.x_channel] = sum[u];
         }
     }
 }
@@ -130,48 +151,43 @@ static __device__ __forceinline__ ConvWeight conv_weight(const CuConv &q, int i)
     return w;
 }
 
-/* Sum over the output cells lo .. hi-1, counted through all images, for one weight. first: where
+/* Sum over the rows of outputs lo .. hi-1, counted through all images, for one weight. first: where
  * its window's cell lies for the first output. */
 static __device__ __forceinline__ double conv_weight_sum(const CuConv &q, const float *dy,
                                                          const float *x, const int first[3],
                                                          long long lo, long long hi) {
-    const long long cells = (long long)q.out[0] * q.out[1] * q.out[2], n = lo / cells;
-    const int place = (int)(lo - n * cells), row = place / q.out[2];
-    int o2 = place - row * q.out[2], o0 = row / q.out[1], o1 = row - o0 * q.out[1], some = 0;
+    const int plane = q.out[0] * q.out[1], by = q.stride[2];
+    const int from = first[2] < 0 ? (by - 1 - first[2]) / by : 0; /* outputs whose cell is inside */
+    const int last = q.in[2] - 1 - first[2], fit = last < 0 ? 0 : last / by + 1;
+    const int end = fit < q.out[2] ? fit : q.out[2];
     double total = 0.0;
-    float sum = 0.0f;
-    dy += n * q.y_image, x += n * q.x_image;
-    for (long long at = lo; at < hi; at++) {
-        const int i0 = o0 * q.stride[0] + first[0], i1 = o1 * q.stride[1] + first[1];
-        const int i2 = o2 * q.stride[2] + first[2];
-        if (conv_inside(i0, q.in[0]) && conv_inside(i1, q.in[1]) && conv_inside(i2, q.in[2])) {
-            const int from = ((i0 * q.in[1] + i1) * q.in[2] + i2) * q.x_cell;
-            const int by = ((o0 * q.out[1] + o1) * q.out[2] + o2) * q.y_cell;
-            sum = fmaf(dy[by], x[from], sum);
-            if (++some == 32) {
-                total += sum;
-                sum = 0.0f;
-                some = 0;
-            }
+    for (long long row = lo; row < hi; row++) {
+        const long long n = row / plane;
+        const int place = (int)(row - n * plane), o0 = place / q.out[1];
+        const int i0 = o0 * q.stride[0] + first[0];
+        const int i1 = (place - o0 * q.out[1]) * q.stride[1] + first[1];
+        if (!conv_inside(i0, q.in[0]) || !conv_inside(i1, q.in[1])) continue;
+        const float *outputs = dy + n * q.y_image + place * q.out[2] * q.y_cell;
+        const float *inputs =
+            x + n * q.x_image + ((i0 * q.in[1] + i1) * q.in[2] + first[2]) * q.x_cell;
+        for (int some = from; some < end; some += 32) {
+            const int stop = some + 32 < end ? some + 32 : end;
+            float sum = 0.0f;
+            for (int o = some; o < stop; o++)
+                sum = fmaf(outputs[o * q.y_cell], inputs[o * by * q.x_cell], sum);
+            total += sum;
         }
-        if (++o2 < q.out[2]) continue;
-        o2 = 0;
-        if (++o1 < q.out[1]) continue;
-        o1 = 0;
-        if (++o0 < q.out[0]) continue;
-        o0 = 0;
-        dy += q.y_image, x += q.x_image;
     }
-    return total + sum;
+    return total;
 }
 
 /* part [gridDim.y, weights], or NULL with one block: the sum is dw's. */
 extern "C" __global__ void conv_grad_w(const __grid_constant__ CuConv q, const float *dy,
                                        const float *x, float *dw, double *part) {
     const unsigned weights = (unsigned)(q.co * q.w_out), step = gridDim.x * blockDim.x;
-    const long long places = (long long)q.n * q.out[0] * q.out[1] * q.out[2];
-    const long long share = (places + gridDim.y - 1) / gridDim.y, lo = blockIdx.y * share;
-    const long long hi = lo + share < places ? lo + share : places;
+    const long long rows = (long long)q.n * q.out[0] * q.out[1];
+    const long long share = (rows + gridDim.y - 1) / gridDim.y, lo = blockIdx.y * share;
+    const long long hi = lo + share < rows ? lo + share : rows;
     for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < weights; i += step) {
         const ConvWeight w = conv_weight(q, (int)i);
         const int row = w.cell / q.k[2], k2 = w.cell - row * q.k[2];

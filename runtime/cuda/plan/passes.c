@@ -13,13 +13,7 @@
  * The choice depends on geometry, device and cap alone, never on the budget. */
 #include "cuda_plan.h"
 
-enum {
-    ALIGN = 256,
-    LIBRARY_ALIGN = 16,
-    MAX_PARTS = 256,
-    PART_POSITIONS = 32,
-    PART_FLOATS = 1 << 20
-};
+enum { ALIGN = 256, LIBRARY_ALIGN = 16, MAX_PARTS = 256, PART_ROWS = 2, PART_FLOATS = 1 << 20 };
 static const uint64_t mib = 1 << 20, kib = 1 << 10;
 
 static uint64_t aligned(uint64_t bytes) {
@@ -70,13 +64,13 @@ static void take_product(const DtrtConv *c, CudaPass pass, uint64_t most, CudaCo
 /* Weight gradients are summed by several blocks, whose partial sums (doubles) a second kernel adds
  * in order. */
 static void take_own(const DtrtConv *c, CudaPass pass, uint64_t most, CudaConvPass *out) {
-    int64_t weights = cuda_conv_weights(c), positions = c->n * product(c->out, c->nd);
+    int64_t weights = cuda_conv_weights(c), rows = c->n * product(c->out, c->nd - 1);
     uint64_t bytes = sizeof(double) * (uint64_t)weights;
     *out = (CudaConvPass){.way = WAY_OWN, .parts = 1};
     if (pass != PASS_GRAD_W || weights == 0) return;
     int64_t parts = PART_FLOATS / weights, room = (int64_t)(most / bytes);
     if (parts > MAX_PARTS) parts = MAX_PARTS;
-    if (parts > positions / PART_POSITIONS) parts = positions / PART_POSITIONS;
+    if (parts > rows / PART_ROWS) parts = rows / PART_ROWS;
     if (parts > room) parts = room;
     if (parts < 2) return;
     out->parts = parts;
