@@ -1,6 +1,6 @@
 /* cuda_kernels.c - the kernels of a program for the target cuda: kernels.cu, one text that holds
  * everything (settings, math, the runtime's kernels that the node bodies call, the program's
- * loops), compiled by NVRTC to a cubin for each architecture and to PTX for the lowest.
+ * loops), compiled by NVRTC to a cubin for each architecture; the PTX of the lowest is kept, too.
  *
  * A file of the runtime's kernels says in its first line which calls need it:
  *     // calls: dtrt_softmax dtrt_softmax_grad
@@ -216,30 +216,30 @@ static bool take_image(Gen *g, const Nvrtc *rtc, nvrtcProgram p, int arch, bool 
     return true;
 }
 
-static bool compile(Gen *g, const Nvrtc *rtc, int arch, bool is_text) {
+static bool compile(Gen *g, const Nvrtc *rtc, int arch, bool with_text) {
     nvrtcProgram p;
-    const char *option[] = {
-        arena_printf(g->a, "--gpu-architecture=%s_%d", is_text ? "compute" : "sm", arch),
-        "--std=c++17", "--fmad=false", "-default-device"};
+    const char *option[] = {arena_printf(g->a, "--gpu-architecture=sm_%d", arch), "--std=c++17",
+                            "--fmad=false", "-default-device"};
     nvrtcResult r = rtc->nvrtcCreateProgram(&p, g->kernels, "kernels.cu", 0, NULL, NULL);
     if (r != NVRTC_SUCCESS)
         return diag_error(g->d, (Place){0}, "NVRTC: %s", rtc->nvrtcGetErrorString(r));
     r = rtc->nvrtcCompileProgram(p, sizeof option / sizeof *option, option);
-    bool ok = r == NVRTC_SUCCESS ? take_image(g, rtc, p, arch, is_text)
+    bool ok = r == NVRTC_SUCCESS ? take_image(g, rtc, p, arch, false)
                                  : compile_failed(g, rtc, p, r, arch);
+    if (ok && with_text) ok = take_image(g, rtc, p, arch, true);
     rtc->nvrtcDestroyProgram(&p);
     return ok;
 }
 
 static bool compile_all(Gen *g) {
     Nvrtc rtc;
-    int lowest = g->o->gpu_arch[0];
+    const int *arch = g->o->gpu_arch;
+    uint32_t lowest = 0;
     TRY(open_nvrtc(g, &rtc));
-    for (uint32_t i = 0; i < g->o->ngpu_arch; i++) {
-        TRY(compile(g, &rtc, g->o->gpu_arch[i], false));
-        if (g->o->gpu_arch[i] < lowest) lowest = g->o->gpu_arch[i];
-    }
-    return compile(g, &rtc, lowest, true);
+    for (uint32_t i = 1; i < g->o->ngpu_arch; i++)
+        if (arch[i] < arch[lowest]) lowest = i;
+    for (uint32_t i = 0; i < g->o->ngpu_arch; i++) TRY(compile(g, &rtc, arch[i], i == lowest));
+    return true;
 }
 #else
 static bool compile_all(Gen *g) {

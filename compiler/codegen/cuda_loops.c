@@ -4,8 +4,9 @@
  * The forms are those of loops.c. Shares of a sum are rows of blocks here: a block adds up its
  * share's rows for 32 columns, 8 rows at a time, in double, and a second kernel adds the shares in
  * order; with no kept axis a block adds up its share alone. Every sum has a fixed order, so bits do
- * not depend on the device. Linear indices are 32 bits wide where the whole has fewer than 2^31
- * elements (divisions cost), else 64: both kernels are there, and the launch picks.
+ * not depend on the device. Linear indices are 32 bits wide (divisions cost); where the whole has
+ * 2^31 elements or more at the compiled sizes there are kernels with 64 bits, too, and the launch
+ * picks.
  *
  * Operands may be in place: an element is loaded before it is stored, by one thread. */
 #include "loop.h"
@@ -17,6 +18,7 @@ typedef struct {
     Text *host;        /* body of the function that launches */
     const char *index; /* type of linear indices */
     const char *suffix;
+    bool wide; /* kernels with 64-bit indices are wanted, too */
 } Kernel;
 
 static bool has_random(const Loop *w) {
@@ -248,11 +250,11 @@ static void fin_kernel(const Kernel *x) {
     text_str(w->t, "    }\n}\n");
 }
 
-/* Kernels with both widths of indices; the launch picks. */
-static void with_both(Kernel *x, void (*kernel)(const Kernel *), const char *name, Which which,
-                      bool workspace, const char *grid) {
+/* Kernels with the widths of indices that are wanted; the launch picks. */
+static void with_widths(Kernel *x, void (*kernel)(const Kernel *), const char *name, Which which,
+                        bool workspace, const char *grid) {
     static const char *const index[] = {"uint32_t", "int64_t"}, *const suffix[] = {"", "_wide"};
-    for (int wide = 0; wide < 2; wide++) {
+    for (int wide = 0; wide <= x->wide; wide++) {
         x->index = index[wide];
         x->suffix = suffix[wide];
         kernel(x);
@@ -261,6 +263,7 @@ static void with_both(Kernel *x, void (*kernel)(const Kernel *), const char *nam
         launch(x, "        ", arena_printf(x->w->a, "%s%s", name, suffix[wide]), which, workspace,
                grid);
     }
+    if (!x->wide) text_str(x->host, "    else\n        dtrt_cuda_too_large();\n");
 }
 
 static void sums(Kernel *x) {
@@ -270,23 +273,23 @@ static void sums(Kernel *x) {
         w->l.nlead == w->l.naxis
             ? "dtrt_cuda_grid(1, THREADS)"
             : arena_printf(w->a, "dtrt_cuda_grid(dtrt_cuda_blocks(%s, 32), THREADS)", columns);
-    with_both(x, part_kernel, "_part", WALKED, true, part);
+    with_widths(x, part_kernel, "_part", WALKED, true, part);
     fin_kernel(x);
     launch(x, "    ", "_fin", SUMS_OUT, true,
            arena_printf(w->a, "dtrt_cuda_grid(dtrt_cuda_blocks(%s, 256), 1)", columns));
 }
 
 static void columns(Kernel *x) {
-    with_both(x, by_columns, "", ALL, false,
-              arena_printf(x->w->a, "dtrt_cuda_grid(dtrt_cuda_blocks(%s, 256), 1)",
-                           loop_product(x->w, x->w->l.nlead, x->w->l.naxis)));
+    with_widths(x, by_columns, "", ALL, false,
+                arena_printf(x->w->a, "dtrt_cuda_grid(dtrt_cuda_blocks(%s, 256), 1)",
+                             loop_product(x->w, x->w->l.nlead, x->w->l.naxis)));
 }
 
 static void elements(Kernel *x) {
     const char *grid = arena_printf(x->w->a, "dtrt_cuda_grid(dtrt_cuda_blocks(%s, 1024), 1)",
                                     loop_product(x->w, 0, x->w->l.naxis));
     if (x->w->form == ROWS) {
-        with_both(x, elementwise, "", ALL, false, grid);
+        with_widths(x, elementwise, "", ALL, false, grid);
         return;
     }
     x->index = "int64_t"; /* nothing is divided */
@@ -295,7 +298,8 @@ static void elements(Kernel *x) {
     launch(x, "    ", "", ALL, false, grid);
 }
 
-void cg_cuda_loop(Arena *a, const Graph *g, const Node *n, bool by_columns_, GenLoop *out) {
+void cg_cuda_loop(Arena *a, const Graph *g, const Node *n, bool by_columns_, bool wide,
+                  GenLoop *out) {
     Text kernels, host, params, args;
     Loop w;
     text_init(&kernels, a);
@@ -306,7 +310,7 @@ void cg_cuda_loop(Arena *a, const Graph *g, const Node *n, bool by_columns_, Gen
     w.scalar_sums = true;
     w.index = "(uint64_t)i";
     loop_parameters(&w, &params, &args);
-    Kernel x = {.w = &w, .host = &host};
+    Kernel x = {.w = &w, .host = &host, .wide = wide};
     switch (w.form) {
     case FLAT:
     case ROWS: elements(&x); break;

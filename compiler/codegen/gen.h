@@ -50,6 +50,7 @@ typedef struct {
     const char *one_size; /* why sizes is NULL */
     uint32_t npoint;
     const Graph *const *at;
+    bool wide; /* device: all loops for 2^31 elements and more, too */
     /* kernels.c */
     VEC(GenText) loop;         /* generic loops: text after the name, parameters first */
     VEC(GenText) loop_kernels; /* of each loop, for a device */
@@ -95,7 +96,9 @@ const char *cg_ctype(DType d); /* float, int64_t, int32_t, uint8_t */
 void cg_loop(Arena *a, const Graph *g, const Node *n, bool by_columns, GenLoop *out);
 
 /* ---- cuda_loops.c ---- */
-void cg_cuda_loop(Arena *a, const Graph *g, const Node *n, bool by_columns, GenLoop *out);
+/* wide: also kernels for 2^31 elements and more. */
+void cg_cuda_loop(Arena *a, const Graph *g, const Node *n, bool by_columns, bool wide,
+                  GenLoop *out);
 
 /* ---- cuda_kernels.c ---- */
 /* Fills kernels and image; after cg_kernels. False after a message. */

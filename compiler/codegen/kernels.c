@@ -154,16 +154,29 @@ static bool emit_call(Gen *g, NodeId id, GenText *out) {
 
 /* ---- loops ---- */
 
+/* Are there 2^31 elements at the compiled sizes? */
+static bool is_wide(const Gen *g, NodeId id) {
+    LoopNest l;
+    uint64_t total = 1;
+    op_loop_nest(g->a, g->g, &g->g->node[id], &l);
+    for (uint32_t i = 0; i < l.naxis; i++)
+        if (!checked_mul(total, (uint64_t)l.size[i], &total)) return true;
+    return total >= INT32_MAX;
+}
+
 /* The loop in one form: "loop3(c, p, 64 * N, 3)". */
 static bool emit_form(Gen *g, NodeId id, bool by_columns, GenText *call) {
     const char *text[SIZES_MAX_COEFS + SIZES_MAX_CHECKS], *args[SIZES_MAX_COEFS + SIZES_MAX_CHECKS],
         *kernel[SIZES_MAX_COEFS + SIZES_MAX_CHECKS];
     GenText body, loop, kernels = {"", 0};
     GenLoop l = {0};
-    bool cuda = g->o->target == TARGET_CUDA;
+    bool cuda = g->o->target == TARGET_CUDA, wide = g->wide || is_wide(g, id);
     for (uint32_t k = 0; k < g->npoint; k++) {
         const char *params = l.params;
-        (cuda ? cg_cuda_loop : cg_loop)(g->a, g->at[k], &g->at[k]->node[id], by_columns, &l);
+        if (cuda)
+            cg_cuda_loop(g->a, g->at[k], &g->at[k]->node[id], by_columns, wide, &l);
+        else
+            cg_loop(g->a, g->at[k], &g->at[k]->node[id], by_columns, &l);
         text[k] = l.text;
         kernel[k] = l.kernels;
         args[k] = l.args;

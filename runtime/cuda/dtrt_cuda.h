@@ -30,5 +30,7 @@ static inline int64_t dtrt_cuda_blocks(int64_t n, int64_t per) {
 /* Enqueues a kernel on the step's stream: args as for cuLaunchKernel. A grid without blocks
  * launches nothing. Ends the run with status 4 when it fails. */
 void dtrt_cuda_launch(DtrtLaunch *k, DtrtGrid grid, int block, void **args);
+/* Ends the run: a loop's operands have more elements than its kernel was compiled for. */
+void dtrt_cuda_too_large(void) __attribute__((noreturn));
 
 #endif

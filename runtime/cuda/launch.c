@@ -1,6 +1,10 @@
 /* launch.c - kernels of the program's module on the step's stream. */
 #include "cu.h"
 
+void dtrt_cuda_too_large(void) {
+    cu_fail("at these sizes it has 2^31 elements or more; compile the model for them");
+}
+
 void dtrt_cuda_launch(DtrtLaunch *k, DtrtGrid grid, int block, void **args) {
     if (grid.x <= 0 || grid.y <= 0) return;
     CUfunction f = k->function;

@@ -453,7 +453,7 @@ int main(int argc, char **argv) {
     make_nodes();
     Cost cost = {.threads = THREADS};
     CgOptions o = {.target = target};
-    Gen g = {.a = arena, .d = &diag, .g = graph, .c = &cost, .o = &o};
+    Gen g = {.a = arena, .d = &diag, .g = graph, .c = &cost, .o = &o, .wide = true};
     CHECK(cg_kernels(&g));
     void *lib = compile_and_load(&g, argv[1]);
     CHECK(lib != NULL);
