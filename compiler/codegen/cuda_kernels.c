@@ -18,18 +18,6 @@ enum { SOURCE_MAX = 1 << 22, LOG_SHOWN = 2000 };
 /* ---- the text ----------------------------------------------------------------------------------
  */
 
-static const char prologue[] = "typedef signed char int8_t;\n"
-                               "typedef unsigned char uint8_t;\n"
-                               "typedef short int16_t;\n"
-                               "typedef unsigned short uint16_t;\n"
-                               "typedef int int32_t;\n"
-                               "typedef unsigned int uint32_t;\n"
-                               "typedef long long int64_t;\n"
-                               "typedef unsigned long long uint64_t;\n"
-                               "#define INT32_MAX 0x7fffffff\n"
-                               "#define INFINITY __int_as_float(0x7f800000)\n"
-                               "#define NAN __int_as_float(0x7fffffff)\n";
-
 static char *read_source(Gen *g, const char *name) {
     size_t n;
     const char *path = arena_printf(g->a, "%s/%s", g->o->include_dir, name);
@@ -101,15 +89,15 @@ static bool add_runtime(Gen *g, Text *t) {
 }
 
 static bool write_kernels(Gen *g) {
-    static const char *const shared[] = {"cuda/params.h", "dtrt_math.h", "dtrt_vecmath.h",
-                                         "cuda/prelude.cuh"};
+    static const char *const shared[] = {"cuda/types.cuh", "cuda/params.h", "dtrt_math.h",
+                                         "dtrt_vecmath.h", "cuda/prelude.cuh"};
     Text t;
     text_init(&t, g->a);
     text_add(&t,
-             "/* Kernels of a training program made by dtrc. To compile them by hand:\n"
-             " *   nvcc -std=c++17 -fmad=false -arch=sm_80 -cubin kernels.cu */\n%s"
+             "/* Kernels of a training program made by dtrc, compiled by NVRTC with --std=c++17\n"
+             " * --fmad=false -default-device. */\n"
              "#define CU_SHARES %d\n",
-             prologue, g->c->threads);
+             g->c->threads);
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
         const char *s = read_source(g, shared[i]);
         TRY(s != NULL);

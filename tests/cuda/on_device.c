@@ -50,17 +50,10 @@ static void add_file(Source *s, const char *path) {
 
 /* In the order in which dtrc puts a program's text together. */
 static Source kernel_text(const char *const *kernels) {
-    static const char prologue[] =
-        "typedef signed char int8_t; typedef unsigned char uint8_t; typedef int int32_t;\n"
-        "typedef unsigned uint32_t; typedef long long int64_t; typedef unsigned long long "
-        "uint64_t;\n"
-        "#define INT32_MAX 0x7fffffff\n#define INFINITY __int_as_float(0x7f800000)\n"
-        "#define NAN __int_as_float(0x7fffffff)\n";
-    static const char *const shared[] = {"runtime/cuda/params.h", "runtime/core/dtrt_math.h",
-                                         "runtime/core/dtrt_vecmath.h",
+    static const char *const shared[] = {"runtime/cuda/kernels/types.cuh", "runtime/cuda/params.h",
+                                         "runtime/core/dtrt_math.h", "runtime/core/dtrt_vecmath.h",
                                          "runtime/cuda/kernels/prelude.cuh"};
     Source s = {0};
-    add(&s, prologue, sizeof prologue - 1);
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) add_file(&s, shared[i]);
     for (; *kernels; kernels++) {
         char path[200];
