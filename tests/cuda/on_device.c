@@ -116,25 +116,20 @@ static char *compile(const char *text, size_t *n) {
 
 /* ---- the program ---- */
 
-static void find_libraries(const char *build) {
-    char folder[4096];
-    if (getenv("DTRT_CUDA_PATH")) return;
+/* False: nobody says where libraries are, and there are no stand-ins. */
+static bool find_libraries(const char *build) {
+    char folder[4000], file[4096];
+    if (getenv("DTRT_CUDA_PATH")) return true;
     snprintf(folder, sizeof folder, "%s/cudasim/lib", build);
+    snprintf(file, sizeof file, "%s/libcuda.so.1", folder);
     setenv("DTRT_CUDA_PATH", folder, 1);
     setenv("DTRC_SIM_CHECK", "1", 0);
-}
-
-static bool has_stand_ins(void) {
-    char file[4096];
-    const char *folder = getenv("DTRT_CUDA_PATH");
-    snprintf(file, sizeof file, "%s/libcuda.so.1", folder);
-    return !*folder || access(file, R_OK) == 0;
+    return access(file, R_OK) == 0;
 }
 
 bool device_open(const char *build, const char *const *kernels, bool tf32) {
     if (!open_rtc()) return skip("NVRTC is not installed");
-    find_libraries(build);
-    if (!has_stand_ins()) return skip("the stand-ins of CUDA's libraries were not built");
+    if (!find_libraries(build)) return skip("the stand-ins of CUDA's libraries were not built");
     size_t n = 0;
     Source text = kernel_text(kernels);
     char *ptx = compile(text.at, &n);
