@@ -58,6 +58,11 @@ static bool grad_Mod(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din) {
 EW(Mod, 2, 0, "fmodf(a, b)", grad_Mod)
 EW(ModGradB, 3, 1, "-a * truncf(b / c)", NULL)
 
+/* Of integers that come with the data: defined for all operands. */
+EW(IntDiv, 2, 1, "dtrt_int_div(a, b)", NULL)
+EW(IntMod, 2, 1, "dtrt_int_mod(a, b)", NULL)
+EW(IntRem, 2, 1, "dtrt_int_rem(a, b)", NULL)
+
 /* a^alpha of a norm, alpha > 0: where the norm is 0 its derivative counts as 0, as PyTorch's norm
  * has it, and not as infinite. */
 GRAD_OF_Y(Root)

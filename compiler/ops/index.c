@@ -3,7 +3,12 @@
  * because there may be none: it then writes into zeros of attribute shape.
  *
  * Where several indices of a scatter name one place, the last one's update stays, but each update
- * gets that place's gradient, as in PyTorch. */
+ * gets that place's gradient, as in PyTorch. Gradients of scatters that compute, for the data d and
+ * the updates u of one place with the result y:
+ *
+ *   add        all get dY
+ *   max, min   those equal to y share dY
+ *   mul        each gets dY times the product of the others, right where some are 0 */
 #include "family.h"
 
 #define BWD PHASE_BACKWARD
@@ -37,24 +42,79 @@ static ValueId zeros_like(GradCtx *c, NodeId n, ValueId v) {
     return op_make_attr(c->g, BWD, OP_Fill, grad_name(c, n), 0, NULL, attr, 2);
 }
 
+/* Scatter at work: the node, its gather, what both say about places. */
+typedef struct {
+    GradCtx *c;
+    NodeId n;
+    OpCode gather;
+    Attr where;
+    ValueId index;
+} Places;
+
+static ValueId at_places(const Places *p, ValueId data) {
+    ValueId in[] = {data, p->index};
+    return op_make_attr(p->c->g, BWD, p->gather, grad_name(p->c, p->n), 2, in, &p->where, 1);
+}
+
+static ValueId into_places(const Places *p, ValueId updates, ValueId data, int64_t how) {
+    Attr attr[] = {p->where, attr_i(p->c->g->arena, A_reduction, how)};
+    ValueId in[] = {p->index, updates, data};
+    OpCode op = p->c->g->node[p->n].op;
+    return op_make_attr(p->c->g, BWD, op, grad_name(p->c, p->n), 3, in, attr, 2);
+}
+
+static ValueId two(const Places *p, OpCode op, ValueId a, ValueId b) {
+    return op_make2(p->c->g, BWD, op, grad_name(p->c, p->n), a, b);
+}
+
+/* Of max and min. */
+static void grad_extreme(const Places *p, ValueId updates, ValueId data, ValueId y, ValueId dy,
+                         ValueId *dupdates, ValueId *ddata) {
+    ValueId mine = two(p, OP_EqMask, updates, at_places(p, y));
+    ValueId kept = two(p, OP_EqMask, data, y);
+    ValueId share = two(p, OP_Div, dy, into_places(p, mine, kept, ADD));
+    *dupdates = two(p, OP_Mul, mine, at_places(p, share));
+    *ddata = two(p, OP_Mul, kept, share);
+}
+
+/* Of mul: zeros are counted apart from the product of what is not 0. */
+static void grad_product(const Places *p, ValueId updates, ValueId data, ValueId dy,
+                         ValueId *dupdates, ValueId *ddata) {
+    GradCtx *c = p->c;
+    ValueId none = zeros_like(c, p->n, updates), zero = two(p, OP_EqMask, updates, none);
+    ValueId nonzero = two(p, OP_Add, updates, zero); /* 1 instead of 0 */
+    ValueId nothing = zeros_like(c, p->n, data), gap = two(p, OP_EqMask, data, nothing);
+    ValueId filled = two(p, OP_Add, data, gap);
+    ValueId zeros = into_places(p, zero, gap, ADD);         /* how many of a place are 0 */
+    ValueId product = into_places(p, nonzero, filled, MUL); /* of the others */
+    ValueId part = two(p, OP_Mul, dy, product);
+    /* an element counts where all zeros of its place are itself */
+    ValueId alone = two(p, OP_EqMask, at_places(p, zeros), zero);
+    *dupdates = two(p, OP_Mul, alone, two(p, OP_Div, at_places(p, part), nonzero));
+    *ddata = two(p, OP_Mul, two(p, OP_EqMask, zeros, gap), two(p, OP_Div, part, filled));
+}
+
 /* Of a scatter: dUpdates = dY at the places; dData = dY with zeros written there (sums: dY). */
 static bool grad_scatter(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din, OpCode gather,
                          Attr where) {
     Graph *g = c->g;
     const Node node = g->node[n];
+    const Places p = {c, n, gather, where, node.in[0]};
     int64_t how = ir_get_i(&node, A_reduction, SET);
-    if (how > ADD)
-        return diag_error(c->d, ir_place(g, n, NO_ID),
-                          "no gradient for this reduction: expected none or add");
-    if (grad_wants(c, n, 1)) {
-        ValueId in[] = {dout[0], node.in[0]};
-        din[1] = op_make_attr(g, BWD, gather, grad_name(c, n), 2, in, &where, 1);
+    ValueId data = node.nin > 2 ? node.in[2] : NO_ID, d[2] = {NO_ID, NO_ID};
+    if (how > ADD) {
+        if (data == NO_ID) data = zeros_like(c, n, node.out[0]);
+        if (how == MUL)
+            grad_product(&p, node.in[1], data, dout[0], &d[0], &d[1]);
+        else
+            grad_extreme(&p, node.in[1], data, node.out[0], dout[0], &d[0], &d[1]);
+        for (uint32_t i = 1; i < 3; i++)
+            if (grad_wants(c, n, i)) din[i] = d[i - 1];
+        return true;
     }
+    if (grad_wants(c, n, 1)) din[1] = at_places(&p, dout[0]);
     if (!grad_wants(c, n, 2)) return true;
-    din[2] = dout[0];
-    if (how == ADD) return true;
-    ValueId in[] = {node.in[0], zeros_like(c, n, node.in[1]), dout[0]};
-    din[2] = op_make_attr(g, BWD, node.op, grad_name(c, n), 3, in, &where, 1);
+    din[2] = how == ADD ? dout[0] : into_places(&p, zeros_like(c, n, node.in[1]), dout[0], SET);
     return true;
 }
 

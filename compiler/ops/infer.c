@@ -127,6 +127,10 @@ static bool takes_bool(OpCode op) {
     return op == OP_Not || op == OP_And || op == OP_Or || op == OP_Xor;
 }
 
+static bool needs_integers(OpCode op) {
+    return op == OP_IntDiv || op == OP_IntMod || op == OP_IntRem;
+}
+
 /* Operators whose expression is right for integers too. */
 static bool takes_integers(OpCode op) {
     switch (op) {
@@ -145,13 +149,14 @@ static bool takes_integers(OpCode op) {
     case OP_Less:
     case OP_Greater:
     case OP_Where: return true;
-    default: return false;
+    default: return needs_integers(op);
     }
 }
 
 static bool check_element(InferCtx *c, NodeId n, uint32_t i, DType dt) {
     OpCode op = c->g->node[n].op;
     if (takes_bool(op)) return op_need_dtype(c, n, i, DT_BOOL);
+    if (needs_integers(op)) return op_need_index(c, n, i);
     if (dt == DT_BOOL && (op == OP_Equal || op == OP_Where)) return true;
     if (dt == DT_BOOL || dt == DT_U8 || !takes_integers(op)) return op_need_dtype(c, n, i, DT_F32);
     return true;

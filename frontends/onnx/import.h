@@ -413,6 +413,7 @@ Res places_of(const Ctx *c, const Tensor *cond, uint64_t limit, Tensor *out);
 Res make_unary(Ctx *c);
 Res make_alpha_beta(Ctx *c);
 Res make_is_inf(Ctx *c);
+Res make_div(Ctx *c);
 Res make_mod(Ctx *c);
 Res make_binary(Ctx *c);
 Res make_variadic(Ctx *c);

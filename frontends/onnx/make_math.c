@@ -41,12 +41,28 @@ Res make_binary(Ctx *c) {
     return bind(c, 0, emit_binary(c, c->n->row->code, "", value_in(c, 0), b));
 }
 
+static Res make_binary_as(Ctx *c, OpCode op) {
+    ValueId b;
+    MUST(second_operand(c, &b));
+    return bind(c, 0, emit_binary(c, op, "", value_in(c, 0), b));
+}
+
+static bool of_integers(const Ctx *c) {
+    DType d = dtype_in(c, 0);
+    return d == DT_I64 || d == DT_I32;
+}
+
+Res make_div(Ctx *c) {
+    return make_binary_as(c, of_integers(c) ? OP_IntDiv : OP_Div);
+}
+
 /* Floats need fmod = 1: the remainder of C. */
 Res make_mod(Ctx *c) {
     int64_t c_mod;
     MUST(attr_int(c, "fmod", 0, &c_mod));
+    if (of_integers(c)) return make_binary_as(c, c_mod ? OP_IntRem : OP_IntMod);
     if (!c_mod || dtype_in(c, 0) != DT_F32)
-        return ctx_skip(c, "of data only with floats and fmod = 1");
+        return ctx_skip(c, "of data only with integers, or with floats and fmod = 1");
     return make_binary(c);
 }
 

@@ -65,6 +65,17 @@ static Res full_mask(const Ctx *c) {
     return bind(c, 1, emit(c, OP_Fill, ".mask", 0, NULL, 3, attr));
 }
 
+/* The mask of a node that drops: what it makes of ones, drawn with the same key. The ones are made
+ * of x, so that they lie in memory as x does whatever order its axes get, and so get x's numbers.
+ */
+static Res drawn_mask(const Ctx *c, ValueId x, Attr ratio, uint32_t key) {
+    ValueId ones = emit_binary(c, OP_EqMask, ".ones", x, x);
+    ValueId kept = ones == NO_ID ? NO_ID : emit(c, OP_Dropout, ".kept", 1, &ones, 1, &ratio);
+    if (kept == NO_ID) return FAIL;
+    c->x->g->node[c->x->g->value[kept].def].key = key;
+    return bind(c, 1, emit_cast(c, ".mask", kept, DT_BOOL));
+}
+
 /* From operator set 12 on a flag says whether it drops. Before, the operator has none; training
  * exports write its mask output, inference exports remove the node, so the mask is the sign. Before
  * operator set 7 attribute is_test says it. */
@@ -85,8 +96,9 @@ Res make_dropout(Ctx *c) {
         if (has_out(c, 1)) MUST(full_mask(c));
         return make_identity(c);
     }
-    if (has_out(c, 1)) return ctx_skip(c, "its output of the mask is used");
     Attr attr = attr_f(c->x->tmp, A_ratio, ratio);
-    ValueId v = value_in(c, 0);
-    return bind(c, 0, keyed(c, emit(c, OP_Dropout, "", 1, &v, 1, &attr)));
+    ValueId v = value_in(c, 0), y = keyed(c, emit(c, OP_Dropout, "", 1, &v, 1, &attr));
+    if (y != NO_ID && has_out(c, 1))
+        MUST(drawn_mask(c, v, attr, c->x->g->node[c->x->g->value[y].def].key));
+    return bind(c, 0, y);
 }

@@ -45,7 +45,7 @@ static const OpRow rows[] = {
     {"Cosh", 1, 1, 1, ALL, eval_unary, make_unary, OP_Cosh, K_COSH},
     {"CumSum", 2, 2, 1, FIRST, eval_cumsum, make_cumsum, OP_CumSum, K_NONE},
     {"DepthToSpace", 1, 1, 1, FIRST, NULL, make_depth_to_space, OP_Transpose, K_NONE},
-    {"Div", 2, 2, 1, ALL, eval_binary, make_binary, OP_Div, K_DIV},
+    {"Div", 2, 2, 1, ALL, eval_binary, make_div, OP_Div, K_DIV},
     {"Dropout", 1, 3, 2, FIRST, NULL, make_dropout, OP_Dropout, K_NONE},
     {"Einsum", 1, ANY, 1, ALL, NULL, make_einsum, OP_MatMul, K_NONE},
     {"Elu", 1, 1, 1, ALL, NULL, make_alpha_beta, OP_Elu, K_NONE},

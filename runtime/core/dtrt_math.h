@@ -56,4 +56,16 @@ static inline float dtrt_bernoulli(float p, uint64_t seed, uint64_t step, uint32
     return dtrt_uniform(seed, step, key, index) < p ? 1.0f : 0.0f;
 }
 
+/* Integers, without the operands for which C has no result: x/0 and x mod 0 are 0, what overflows
+ * wraps. The remainder of mod has the sign of b, that of rem the sign of a. */
+static inline int64_t dtrt_int_div(int64_t a, int64_t b) {
+    return b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
+}
+static inline int64_t dtrt_int_rem(int64_t a, int64_t b) {
+    return b == 0 || b == -1 ? 0 : a % b;
+}
+static inline int64_t dtrt_int_mod(int64_t a, int64_t b) {
+    int64_t r = dtrt_int_rem(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
 #endif

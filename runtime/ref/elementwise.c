@@ -68,6 +68,9 @@ F(Atanh, atanh(e.a))
 F(Round, rint(e.a))
 F(Sign, e.a > 0 ? 1 : e.a < 0 ? -1 : e.a)
 F(Mod, fmod(e.a, e.b))
+F(IntDiv, e.b == 0 ? 0 : trunc(e.a / e.b))
+F(IntRem, e.b == 0 ? 0 : fmod(e.a, e.b))
+F(IntMod, e.b == 0 ? 0 : e.a - e.b * floor(e.a / e.b))
 F(Root, pow(e.a, e.p))
 F(IsNaN, isnan(e.a))
 F(IsInf, isinf(e.a) && (e.a < 0 ? e.p != 0 : e.q != 0))
@@ -143,6 +146,9 @@ static const Row table[] = {
     E0(Round),
     E0(Sign),
     E0(Mod),
+    E0(IntDiv),
+    E0(IntRem),
+    E0(IntMod),
     E0(IsNaN),
     E0(Xor),
     E0(EqMask),

@@ -176,6 +176,66 @@ def gradient(dtrc, case, work):
     return None if rc == 0 else f"gradient: {out[-600:]}{err[-200:]}"
 
 
+def small_models():
+    """(name, nodes, data inputs, weights, loss): what cannot be a case above."""
+    node, cast = helper.make_node, lambda a, b: helper.make_node("Cast", [a], [b], to=TensorProto.FLOAT)
+    x, w = data(2, 3, 8, 8), data(4, 3, 1, 1)
+    # y - 2*mask*x is 0 where the mask is the one that y was drawn with; half of the mask is there
+    image = [node("Conv", ["x", "w"], ["c"], kernel_shape=[1, 1]), node("Dropout", ["c", "half", "yes"], ["y", "m"]),
+             cast("m", "mf"), node("Mul", ["mf", "c"], ["mc"]), node("Add", ["mc", "mc"], ["kept"]),
+             node("Sub", ["y", "kept"], ["d"]), node("Mul", ["d", "d"], ["d2"]),
+             node("ReduceSum", ["d2"], ["loss"], keepdims=0)]
+    constants = {"half": np.float32(0.5), "yes": np.array(True)}
+    yield "dropout_mask", image, {"x": x}, {"w": w}, constants, 0.0
+    mean = image[:3] + [node("ReduceMean", ["mf"], ["mean"], keepdims=0), node("Clip", ["mean", "low", "high"], ["in"]),
+                        node("Sub", ["in", "mean"], ["off"]), node("ReduceSum", ["w"], ["ws"], keepdims=0),
+                        node("Mul", ["ws", "off"], ["loss"])]
+    ends = {"low": np.float32(0.3), "high": np.float32(0.7)}
+    yield "dropout_half", mean, {"x": x}, {"w": w}, {**constants, **ends}, 0.0
+    a, b, v = RNG.integers(-9, 9, (4, 6)), RNG.integers(-3, 4, (4, 6)), data(4, 6)
+    safe = np.where(b == 0, 1, b)
+    parts = [np.trunc(a / safe), np.mod(a, safe), np.fmod(a, safe)]
+    want = sum(np.where(b == 0, 0, p) for p in parts) * v.astype(float)
+    ints = [node("Div", ["a", "b"], ["q"]), node("Mod", ["a", "b"], ["m"]), node("Mod", ["a", "b"], ["r"], fmod=1),
+            node("Sum", ["qf", "mf", "rf"], ["s"]), node("Mul", ["s", "v"], ["sv"]), node("Mul", ["sv", "sv"], ["t"]),
+            node("ReduceSum", ["t"], ["loss"], keepdims=0)]
+    ints[3:3] = [cast(n, n + "f") for n in "qmr"]
+    yield "integers", ints, {"a": a, "b": b}, {"v": v}, {}, (want * want).sum()
+    d, u, at = data(3, 5), data(4, 5), RNG.integers(-3, 3, (4, 5))
+    for how, start in (("mul", np.multiply), ("max", np.maximum), ("min", np.minimum)):
+        want = d.astype(float)
+        for i, j in np.ndindex(4, 5):
+            want[at[i, j], j] = start(want[at[i, j], j], float(u[i, j]))
+        nodes = [node("ScatterElements", ["d", "at", "u"], ["y"], axis=0, reduction=how),
+                 node("Mul", ["y", "y"], ["t"]), node("ReduceSum", ["t"], ["loss"], keepdims=0)]
+        yield f"scatter_{how}", nodes, {"at": at}, {"d": d, "u": u}, {}, (want * want).sum()
+
+
+def small_model(dtrc, work, nodes, feeds, weights, constants, want):
+    """Loss and gradients of one of these; what is wrong, or None."""
+    os.makedirs(work, exist_ok=True)
+    kind = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int64): TensorProto.INT64}
+    given = [helper.make_node("Constant", [], [k], value=onnx.numpy_helper.from_array(np.asarray(v)))
+             for k, v in constants.items()]
+    graph = helper.make_graph(
+        given + nodes, "small", [helper.make_tensor_value_info(k, kind[v.dtype], v.shape) for k, v in feeds.items()],
+        [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])],
+        [onnx.numpy_helper.from_array(v, k) for k, v in weights.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    model.ir_version = 8
+    path, trainer, dat = (os.path.join(work, f) for f in ("model.onnx", "trainer", "data.npz"))
+    onnx.save(model, path)
+    np.savez(dat, **{k: v[None] for k, v in feeds.items()})
+    rc, _, err = run([dtrc, path, "--loss", "output", "-o", trainer, *[x for k in weights for x in ("--train", k)]])
+    if rc:
+        return f"compile: {err[-500:]}"
+    rc, out, err = run([trainer, "--data", dat, "--batched", "--check-grad"])
+    if rc and want:
+        return f"gradient: {out[-600:]}{err[-200:]}"
+    loss = float(out.split("loss: program ")[1].split(",")[0])
+    return None if abs(loss - want) <= 2e-6 * abs(want) + 1e-9 else f"loss {loss}, expected {want}"
+
+
 def kinks(dtrc, work):
     """What --check-grad says where a ReLU has its kink: sum of Relu(v*x) + (w*x)^2 with v at the kink, within the first
     step of the differences from it, and far from it. What is wrong, or None."""
@@ -221,13 +281,18 @@ def main():
             wrong = str(e)
         if wrong:
             bad[c.name + " (gradient)"] = wrong
+    small = list(small_models())
+    for name, *rest in small:
+        wrong = small_model(dtrc, os.path.join(work, name), *rest)
+        if wrong:
+            bad[name] = wrong
     wrong = kinks(dtrc, os.path.join(work, "kinks"))
     if wrong:
         bad["kinks"] = wrong
     for name, text in sorted(bad.items()):
         print(f"FAIL {name}: {text}")
     shutil.rmtree(work, ignore_errors=True)
-    print(f"{2 * len(todo) + 1 - len(bad)} passed, {len(bad)} failed, 0 skipped")
+    print(f"{2 * len(todo) + len(small) + 1 - len(bad)} passed, {len(bad)} failed, 0 skipped")
     return bool(bad)
 
 

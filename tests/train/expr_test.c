@@ -123,6 +123,9 @@ static double operand(OpCode op, uint32_t i) {
     case OP_AcosGrad:
     case OP_AtanhGrad: return i ? test_uniform(-0.9, 0.9) : test_uniform(-4, 4);
     case OP_AcoshGrad: return i ? test_uniform(1.1, 4) : test_uniform(-4, 4);
+    case OP_IntDiv:
+    case OP_IntMod:
+    case OP_IntRem: return floor(test_uniform(-20, 20) / (i ? 4 : 1)); /* 0 is one of them */
     default: return test_uniform(is_positive(op, i) ? 0.1 : -4, 4);
     }
 }

@@ -9,12 +9,37 @@
 
 /* in: operands, "-" for a scalar. Prefix: + positive, b: bool, iN: index below N, gN: index
  * -N..N-1, IN: index below N or -1, qN: all different in a row of up to N, h: within -0.9..0.9, u:
- * above 1.1, f: not differentiated, p: not differentiated and positive, ~: absent. */
+ * above 1.1, z: some are 0, f: not differentiated, p: not differentiated and positive, ~: absent.
+ */
 typedef struct {
     const char *op, *in, *attr;
 } Case;
 
 static const Case cases[] = {
+    /* nothing at all: gradients of no elements, and of what has some */
+    {"Exp", "0,4", ""},
+    {"Add", "0,3 3", ""},
+    {"Mul", "2,0,3 2,1,1", ""},
+    {"Where", "b0,4 0,4 1,4", ""},
+    {"PRelu", "0,3,4 3,1", ""},
+    {"ReduceSum", "3,0,2", "axes=1 keepdims=0"},
+    {"ReduceSum", "0,4", ""},
+    {"ReduceProd", "3,0", "axes=1"},
+    {"CumSum", "0,3", "axis=1"},
+    {"GatherElements", "4,5 g4:0,5", "axis=0"},
+    {"ScatterElements", "g4:0,5 0,5 4,5", "axis=0 reduction=1"},
+    {"GatherND", "4,3 g4:0,1", ""},
+    {"Gather", "4,3 g4:0", ""},
+    {"MatMul", "0,4 4,3", ""},
+    {"MatMul", "2,0 0,3", ""},
+    {"LayerNorm", "0,5 5 5", "axis=-1"},
+    {"RmsNorm", "0,5 5", "axis=-1"},
+    {"Softmax", "0,5", "axis=-1"},
+    {"Transpose", "0,3", "perm=1,0"},
+    {"Concat", "0,3 2,3", "axis=0"},
+    {"Slice", "4,3", "starts=1,0 steps=1,1 sizes=0,3"},
+    {"Pad", "0,3", "pads=1,0,1,0"},
+    {"Expand", "0,1", "shape=0,4"},
     {"Neg", "3,4", ""},
     {"Abs", "3,4", ""},
     {"Exp", "3,4", ""},
@@ -125,6 +150,13 @@ static const Case cases[] = {
     {"ScatterElements", "q5:3,2 3,2 3,5", "axis=1"},
     {"ScatterElements", "g5:2,4,3 2,4,3 2,5,3", "axis=1 reduction=1"},
     {"ScatterElements", "q8:4,2 4,2", "axis=-2 shape=8,3"},
+    {"ScatterElements", "g3:2,4,3 2,4,3 2,3,3", "axis=1 reduction=2"},
+    {"ScatterElements", "g3:7 7 3", "reduction=3"},
+    {"ScatterElements", "g4:5,3 5,3 4,3", "axis=0 reduction=4"},
+    {"ScatterElements", "g4:5,3 z5,3 z4,3", "axis=0 reduction=2"},
+    {"ScatterND", "g2:5,2 5,3 2,2,3", "reduction=2"},
+    {"ScatterND", "g2:5,2 5,3 2,2,3", "reduction=3"},
+    {"ScatterND", "g3:2,4,1 2,4,3 2,3,3", "batch_dims=1 reduction=4"},
     {"GatherND", "4,3,2 g3:5,2", ""},
     {"GatherND", "4,3,2 g2:2,5,3", ""},
     {"GatherND", "2,3,4 g3:2,5,1", "batch_dims=1"},
@@ -266,7 +298,7 @@ static const char *read_operand(Graph *g, const char *s, Operand *o) {
     Shape shape;
     *o = (Operand){.kind = ' ', .v = NO_ID};
     if (*s == '~') return s + (s[1] == ' ' ? 2 : 1);
-    if (strchr("+bigIfphuq", *s)) o->kind = *s++;
+    if (strchr("+bigIfphuqz", *s)) o->kind = *s++;
     if (strchr("igIq", o->kind)) {
         char *end;
         o->below = (int)strtol(s, &end, 10);
@@ -329,6 +361,7 @@ static void fill(const Ten *t, char kind, int below) {
         case 'q': t->x[i] = (double)(i % (uint64_t)below); break;
         case 'h': t->x[i] = test_uniform(-0.9, 0.9); break;
         case 'u': t->x[i] = test_uniform(1.1, 3); break;
+        case 'z': t->x[i] = i % 3 ? test_uniform(-2, 2) : 0; break;
         case 'b': t->x[i] = test_uniform(0, 1) < 0.5; break;
         case 'i': t->x[i] = floor(test_uniform(0, below)); break;
         case 'I': t->x[i] = floor(test_uniform(-1, below)); break;

@@ -141,6 +141,9 @@ static double binary(OpCode op, double a, double b) {
     case OP_BceLogits: return log(1 + exp(a)) - a * b;
     case OP_Xor: return (a != 0) != (b != 0);
     case OP_Mod: return a - b * trunc(a / b);
+    case OP_IntDiv: return b == 0 ? 0 : trunc(a / b);
+    case OP_IntRem: return b == 0 ? 0 : a - b * trunc(a / b);
+    case OP_IntMod: return b == 0 ? 0 : a - b * floor(a / b);
     case OP_EqMask: return a == b;
     case OP_PRelu: return a > 0 ? a : a * b;
     default: unknown(op);
