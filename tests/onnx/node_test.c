@@ -41,7 +41,8 @@ static void test_math(void) {
     begin(17);
     run("Max", "x", "y", "Reshape(x) shape=2,3,8 -> y[2,3,8]\n");
     begin(17);
-    run("Mod", "x,x", "y", "node 'n' (Mod): of data only with floats and fmod = 1");
+    run("Mod", "x,x", "y",
+        "node 'n' (Mod): of data only with integers, or with floats and fmod = 1");
     begin(17);
     attr_put_int(&attr, "fmod", 1);
     run("Mod", "x,x", "y", "Mod(x,x) -> y[2,3,8]\n");
