@@ -8,6 +8,8 @@
     program ends with the status for machines and says how much there was;
   - failures: each function of the API fails once, at its first and at its last call: the program ends
     with a status of its own and a message, never by a signal, and no checker has a finding;
+  - faults of planners: the tables of an emitted program are changed, one fault at a time: each storage dropped before
+    its last use, each placed on another that is still needed; the checks of the arena find every one;
   - resnet50 (with --graphs, ../shared/graphs): one step of the full-size network with batch 2 gives the
     loss and the gradients of the CPU target.
 
@@ -52,8 +54,9 @@ class Program:
         self.folder = os.path.join(DATA, case)
         trace = json.load(open(os.path.join(self.folder, "trace.json")))
         self.path = os.path.join(work, case)
+        self.options = compile_options(trace)
         subprocess.run([opt.dtrc, os.path.join(self.folder, "model.onnx"), "--target", "cuda", "--gpu-arch", "sm_90",
-                        "--budget", "100%", "-o", self.path] + compile_options(trace), check=True,
+                        "--budget", "100%", "-o", self.path] + self.options, check=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self.command = [self.path, "--data", os.path.join(self.folder, "data.npz"), "--batched", "--steps", "3", "--json"]
 
@@ -98,6 +101,92 @@ def failures(count, program, case):
             # Some failures have a remedy, such as a graph that cannot be made or a plan that is not there.
             good = status in (OK, MACHINE) and (status == OK or "error:" in output)
             count.check(good, f"{what}: status {status}", output + report)
+
+
+class Schedule:
+    """The tables of an emitted program that a planner decides, as text and as numbers."""
+
+    def __init__(self, text):
+        self.text = text
+        self.operands = self.rows("operands")
+        self.addr = self.rows("addr")
+        self.steps = [tuple(map(int, m)) for m in re.findall(r"^    \{(-?\d+), (-?\d+), (\d+)\},", self.table("steps"), re.M)]
+        self.transient = [int(m) < 0 for m in re.findall(r"\{\d+, (-?\d+), DTRT_", self.table("storages"))]
+        self.bytes = [int(m) for m in re.findall(r"\{(\d+), -?\d+, DTRT_", self.table("storages"))]
+        self.node = [int(m) for m in re.findall(r"\{(\d+), \d+\},", self.table("runs"))]
+        self.inputs = [int(m) for m in re.findall(r'", \d+, \d+, (\d+), \d+, \d, ', self.table("nodes"))]
+        self.end = max(a for row in self.addr for a in row if a is not None)
+
+    def table(self, name):
+        return re.search(rf"^static const \w+ {name}\[\] = \{{\n(.*?)^\}};", self.text, re.M | re.S)[1]
+
+    def rows(self, name):
+        return [[None if v == "DTRT_NOWHERE" else int(v) for v in re.findall(r"-?\d+|DTRT_NOWHERE", row)]
+                for row in re.findall(r"/\* \d+ \*/ (.*),$", self.table(name), re.M)]
+
+    def uses(self, step):
+        return self.operands[self.node[step[0]]] if step[0] >= 0 else []
+
+    def with_tables(self, steps, addr):
+        """The program's text with other steps and addresses."""
+        text = self.text.replace(self.table("steps"), "".join("    {%d, %d, %d},\n" % s for s in steps))
+        return text.replace(self.table("addr"), "".join(
+            "    " + ", ".join("DTRT_NOWHERE" if a is None else str(a) for a in row) + ",\n" for row in addr))
+
+    def early_drops(self):
+        for d, step in enumerate(self.steps):
+            if step[0] >= 0:
+                continue
+            run = max(i for i in range(d) if self.steps[i][0] >= 0)
+            if step[1] in self.uses(self.steps[run]):
+                steps = self.steps[:run] + [step] + self.steps[run:d] + self.steps[d + 1:]
+                yield f"storage {step[1]} dropped before run {self.steps[run][0]}", self.with_tables(steps, self.addr)
+
+    def misplaced(self):
+        """Each output on the first storage that a later run reads."""
+        live = {}
+        for i, step in enumerate(self.steps):
+            if step[0] < 0:
+                live.pop(step[1], None)
+                continue
+            node = self.node[step[0]]
+            for k in range(self.inputs[node], len(self.operands[node])):
+                s = self.operands[node][k]
+                if not self.transient[s] or s in live:
+                    continue
+                later = {u for t in self.steps[i + 1:] for u in self.uses(t)}
+                for victim, at in live.items():
+                    if victim in later and at + self.bytes[s] <= self.end and at != self.addr[step[0]][k]:
+                        yield f"storage {s} placed on {victim}", self.moved(i, s, at)
+                        break
+                live[s] = self.addr[step[0]][k]
+
+    def moved(self, first, s, at):
+        addr, steps = [list(row) for row in self.addr], list(self.steps)
+        for i in range(first, len(steps)):
+            for k, u in enumerate(self.uses(steps[i])):
+                if u == s:
+                    addr[steps[i][0]][k] = at
+            if steps[i][0] < 0 and steps[i][1] == s:
+                steps[i] = (-1, s, at)
+        return self.with_tables(steps, addr)
+
+
+def planner_faults(count, opt, program, case, work):
+    folder = os.path.join(work, case + "-c")
+    subprocess.run([opt.dtrc, os.path.join(program.folder, "model.onnx"), "--target", "cuda", "--gpu-arch", "sm_90",
+                    "--budget", "100%", "--emit", folder, "-o", program.path] + program.options, check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    source = os.path.join(folder, "program.c")
+    schedule = Schedule(open(source).read())
+    program.command[0] = os.path.join(folder, "trainer")
+    faults = list(schedule.early_drops()) + list(schedule.misplaced())
+    count.check(len(faults) > 20, f"{case}: {len(faults)} faults")
+    for what, text in [("no fault", schedule.with_tables(schedule.steps, schedule.addr))] + faults:
+        open(source, "w").write(text)
+        subprocess.run(["make", "-s", "-C", folder, "CFLAGS=-std=c11 -O1", "trainer"], check=True)
+        status, output, _ = program.run()
+        count.check(status == (OK if what == "no fault" else FINDINGS), f"{case}: {what}: status {status}", output)
 
 
 def tensors(path):
@@ -172,6 +261,7 @@ def main():
             program = Program(opt, case, work)
             memory(count, program, case)
             failures(count, program, case)
+            planner_faults(count, opt, program, case, work)
         if opt.graphs and os.path.exists(os.path.join(opt.graphs, "resnet50.onnx")):
             resnet50(count, opt, work)
         else:
