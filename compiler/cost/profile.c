@@ -21,15 +21,12 @@ typedef struct {
     const cJSON *rows;
 } Profile;
 
-static bool bad(const Profile *p, const char *what) {
-    return diag_error(p->d, (Place){.file = p->file}, "%s", what);
-}
-
 static bool row_node(const Profile *p, const cJSON *row, NodeId *out) {
     double node;
     TRY(json_number(p->d, p->file, row, "node", 0, (double)UINT32_MAX - 1, &node));
     *out = (NodeId)node;
-    return (double)*out == node || bad(p, "\"node\" takes the number of a node");
+    return (double)*out == node ||
+           diag_error(p->d, (Place){.file = p->file}, "\"node\" takes the number of a node");
 }
 
 static const char *op_of(const Node *n) {
@@ -88,8 +85,8 @@ static bool check_header(const Profile *p, const cJSON *root, Target t, const ch
     Place at = {.file = p->file};
     const char *graph = json_string(root, "graph"), *target = json_string(root, "target");
     double measured;
-    if (!cJSON_IsArray(p->rows)) return bad(p, "expected \"nodes\" with a list");
-    if (!graph) return bad(p, "expected \"graph\" with the digest of a step graph");
+    if (!cJSON_IsArray(p->rows)) return diag_error(p->d, at, "expected \"nodes\" with a list");
+    if (!graph) return diag_error(p->d, at, "expected \"graph\" with the digest of a step graph");
     char here[32];
     snprintf(here, sizeof here, "%016llx", (unsigned long long)ir_digest(p->g));
     if (strcmp(graph, here)) return other_graph(p, root, sha256);
@@ -112,7 +109,8 @@ static bool read_rows(const Profile *p, uint64_t *least) {
         double ns;
         TRY(row_node(p, row, &n));
         if (n >= p->g->nnode || !p->c->node_ns[n]) /* views that cost nothing do not run */
-            return bad(p, "\"node\" takes the number of a node that runs");
+            return diag_error(p->d, (Place){.file = p->file},
+                              "\"node\" takes the number of a node that runs");
         TRY(json_number(p->d, p->file, row, "min_ns", 0, NS_MAX, &ns));
         if (least[n]) return diag_error(p->d, (Place){.file = p->file}, "node %u has two rows", n);
         least[n] = ns < 1 ? 1 : (uint64_t)ns;
@@ -152,7 +150,8 @@ bool cost_read_profile(Arena *a, Diag *d, const char *file, const Graph *g, Targ
     Profile p = {a, d, file, g, c, cJSON_GetObjectItemCaseSensitive(root, "nodes")};
     uint64_t *least = ARENA_ARRAY(scratch, uint64_t, g->nnode + 1);
     bool ok = root && check_header(&p, root, t, model_sha256, c->threads) && read_rows(&p, least);
-    if (ok && !cJSON_GetArraySize(p.rows)) ok = bad(&p, "no node was measured");
+    if (ok && !cJSON_GetArraySize(p.rows))
+        ok = diag_error(d, (Place){.file = file}, "no node was measured");
     if (ok) use_times(&p, least, c);
     cJSON_Delete(root);
     arena_free(scratch);

@@ -36,9 +36,9 @@ Chain *chain_new(Arena *a, const Problem *p);
 /* ---- rotor.c ---- */
 typedef struct Rotor Rotor;
 Rotor *rotor_new(Arena *a, const Chain *c, uint64_t capacity);
-/* A schedule for so many bytes, at most 1.1 times the capacity; false: none. It may take a little
- * more than that, see rotor.c. */
-bool rotor_schedule(Arena *a, const Rotor *r, uint64_t bytes, Sequence *out);
+/* A schedule for so many bytes, at most 1.1 times the capacity; false: none that costs at most so
+ * much. It may take a little more than those bytes, see rotor.c. */
+bool rotor_schedule(Arena *a, const Rotor *r, uint64_t bytes, uint64_t cost_limit, Sequence *out);
 /* Extra time of that schedule as the program sees it, in ns; infinite: none. */
 double rotor_cost(const Rotor *r, uint64_t bytes);
 

@@ -283,6 +283,26 @@ static bool read_plan(Reader *r, const cJSON *root) {
     return true;
 }
 
+/* What the header says of its steps, where it does: plan_verify objects when that is not so. Times
+ * are those of whoever reads the file. */
+static bool read_totals(Reader *r, const cJSON *root) {
+    uint64_t again = r->p->recomputed_runs;
+    const struct {
+        const char *name;
+        uint64_t *to;
+    } totals[] = {{"persistent_bytes", &r->p->persistent_bytes},
+                  {"byte_peak", &r->p->byte_peak},
+                  {"recomputed_runs", &again}};
+    for (size_t i = 0; i < sizeof totals / sizeof *totals; i++) {
+        const cJSON *j = cJSON_GetObjectItemCaseSensitive(root, totals[i].name);
+        if (j && !get_bytes(j, totals[i].to))
+            return diag_error(r->d, (Place){.file = r->file}, "expected \"%s\" with a number",
+                              totals[i].name);
+    }
+    r->p->recomputed_runs = again > UINT32_MAX ? UINT32_MAX : (uint32_t)again;
+    return true;
+}
+
 Plan *plan_parse_json(Arena *a, Diag *d, const char *file, const char *text, size_t n,
                       const Graph *g, const Cost *c) {
     Arena *t = arena_new();
@@ -294,9 +314,12 @@ Plan *plan_parse_json(Arena *a, Diag *d, const char *file, const char *text, siz
     cJSON *root = cJSON_ParseWithLength(text, n);
     bool ok = root ? read_plan(&r, root)
                    : diag_error(d, (Place){.file = file}, "not JSON: expected a plan file");
+    if (ok) {
+        plan_fill_totals(g, c, r.p);
+        if (!r.p->placed) r.p->arena_bytes = r.p->byte_peak;
+        ok = read_totals(&r, root);
+    }
     cJSON_Delete(root);
-    if (ok) plan_fill_totals(g, c, r.p);
-    if (ok && !r.p->placed) r.p->arena_bytes = r.p->byte_peak;
     arena_free(t);
     return ok ? r.p : NULL;
 }

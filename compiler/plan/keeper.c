@@ -4,7 +4,8 @@
 
 Keeper *keeper_new(Arena *a, const Problem *p) {
     Keeper *k = ARENA_NEW(a, Keeper);
-    *k = (Keeper){.p = p, .a = a, .there = ARENA_ARRAY(a, bool, p->ntensor)};
+    *k = (Keeper){.p = p, .a = a, .cost_limit = UINT64_MAX};
+    k->there = ARENA_ARRAY(a, bool, p->ntensor);
     k->frozen = problem_frozen(a, p);
     return k;
 }
@@ -20,6 +21,7 @@ static void execute(Keeper *k, uint32_t run) {
     }
     VEC_PUSH(k->a, k->run, run);
     VEC_PUSH(k->a, k->kept, kept);
+    k->cost_ns += p->ns[run];
 }
 
 static bool is_there(const Keeper *k, uint32_t t) {
@@ -36,7 +38,7 @@ bool keeper_make(Keeper *k, uint32_t t) {
             k->stack.n--;
             continue;
         }
-        if (run == NO_ID || k->frozen[run] < k->now) return false;
+        if (run == NO_ID || k->frozen[run] < k->now || k->cost_ns > k->cost_limit) return false;
         EACH(k->p->in, run, y) if (missing == NO_ID && !is_there(k, y)) missing = y;
         if (missing != NO_ID)
             VEC_PUSH(k->a, k->stack, missing);
@@ -68,11 +70,11 @@ void keeper_forget(Keeper *k, StorageId s) {
 Sequence keeper_sequence(Arena *a, const Keeper *k) {
     Sequence s = {.n = k->run.n,
                   .run = ARENA_ARRAY(a, uint32_t, k->run.n),
-                  .kept = ARENA_ARRAY(a, uint64_t, k->run.n)};
+                  .kept = ARENA_ARRAY(a, uint64_t, k->run.n),
+                  .cost_ns = k->cost_ns};
     for (uint32_t i = 0; i < s.n; i++) {
         s.run[i] = k->run.at[i];
         s.kept[i] = k->kept.at[i];
-        s.cost_ns += k->p->ns[s.run[i]];
     }
     return s;
 }

@@ -8,15 +8,17 @@
 typedef struct {
     const Problem *p;
     Arena *a;
-    bool *there;      /* per tensor */
-    uint32_t *frozen; /* problem_frozen */
-    uint32_t now;     /* first run that has not happened yet */
+    bool *there;                  /* per tensor */
+    uint32_t *frozen;             /* problem_frozen */
+    uint32_t now;                 /* first run that has not happened yet */
+    uint64_t cost_ns, cost_limit; /* of all runs so far; nothing is made past the limit */
     VEC(uint32_t) run, stack;
     VEC(uint64_t) kept;
 } Keeper;
 
 Keeper *keeper_new(Arena *a, const Problem *p);
-/* Tensor t with all that it takes; false when something frozen would have to run again. */
+/* Tensor t with all that it takes; false when something frozen would have to run again, or past the
+ * limit. */
 bool keeper_make(Keeper *k, uint32_t t);
 /* The next first run, its operands before it. */
 bool keeper_step(Keeper *k);

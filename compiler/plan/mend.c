@@ -58,7 +58,7 @@ static bool need_run(Mender *m, Gap *g, uint32_t run) {
 static bool can_extend(Mender *m, Gap *g, uint32_t life, uint32_t maker) {
     const Timeline *t = m->t;
     const Life *l = &t->life.at[life];
-    if (m->rerun) return !m->rerun[maker] || l->from_key > m->rerun_after;
+    if (m->rerun) return !m->rerun[maker] || l->from_key > timeline_key(t, m->rerun_after);
     if (!m->extend) return false;
     uint32_t next = timeline_next(t, l->to);
     double bytes = (double)t->p->bytes[l->tensor];

@@ -37,7 +37,7 @@ typedef struct {
     bool extend;  /* operands that ended shortly before may stay instead of being made again */
     /* Per run, or NULL: operands that ended are made again by these, once, and by no others. */
     const bool *rerun;
-    uint64_t rerun_after; /* after this position */
+    uint32_t rerun_after; /* after this item */
     VEC(Insertion) plan, best;
     uint32_t *mark, stamp; /* per run: in the current plan */
     Excess all;

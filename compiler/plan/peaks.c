@@ -86,7 +86,7 @@ static bool apply(Peaks *k, Arena *a, uint32_t x, const CutResult *r) {
     if (n) qsort(list, n, sizeof *list, dropped_cmp);
     bool ok = true;
     m->rerun = r->rerun;
-    m->rerun_after = key;
+    m->rerun_after = x;
     for (uint32_t i = 0; i < n && ok; i++) ok = mend_drop(m, list[i].life, x);
     m->rerun = NULL;
     return ok;

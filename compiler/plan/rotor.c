@@ -282,9 +282,10 @@ static void hold_lost(Replay *x) {
     }
 }
 
-bool rotor_schedule(Arena *a, const Rotor *r, uint64_t bytes, Sequence *out) {
+bool rotor_schedule(Arena *a, const Rotor *r, uint64_t bytes, uint64_t cost_limit, Sequence *out) {
     Arena *scratch = arena_new();
     Replay x = {.r = r, .k = keeper_new(scratch, r->c->p)};
+    x.k->cost_limit = cost_limit;
     x.held = ARENA_ARRAY(scratch, int32_t, r->c->p->nstorage);
     hold_lost(&x);
     bool ok = replay(&x, 0, r->c->n - 1, slots_of(r, bytes)) && keeper_finish(x.k);

@@ -98,12 +98,12 @@ static bool round_of(Climb *c, double limit) {
     return (double)t->cost_ns <= limit;
 }
 
-void search_improve(Mender *m, uint64_t work) {
+void search_improve(Mender *m, uint64_t work, double heat) {
     Timeline *t = m->t;
     Arena *a = arena_new();
     Climb c = {.m = m, .base = (double)t->p->base_ns};
     c.current = c.best = (double)t->cost_ns;
-    c.heat = 0.06 * (c.current - c.base) / (t->again.n + 1.0);
+    c.heat = heat * (c.current - c.base) / (t->again.n + 1.0);
     Sequence best = timeline_save(a, t);
     for (uint64_t start = m->work; m->work - start < work;) {
         double left = 1 - (double)(m->work - start) / (double)work;

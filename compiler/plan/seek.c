@@ -10,13 +10,22 @@
 
 #include <string.h>
 
-/* Repair gives up past this many times the base time; sooner on graphs of many runs. */
-enum { THRASH = 8, QUICK_THRASH = 4, LARGE = 1000 };
+/* Repair gives up past this many times the base time; sooner on graphs of many runs. Chains may
+ * cost more again when nothing else works. */
+enum { THRASH = 8, QUICK_THRASH = 4, LARGE = 1000, CHAIN_THRASH = 4 };
+
+/* Starts may recompute that many times more than the best one so far, before they are reduced, and
+ * than a part of the base time. */
+enum { DETOUR = 8, DETOUR_LEAST = 50 };
 
 /* Iterated cuts: how many, on graphs of how many runs at most, and how much later runs cost more.
  */
 enum { PEAKS = 60, PEAKS_RUNS = 4000 };
 #define PEAKS_LEAN 0.02
+
+/* Heats of local search, see search.h. */
+#define COOL 0.06
+#define HOT 0.5
 
 Seek *seek_new(Arena *a, const Problem *p, int64_t capacity, bool quick) {
     Seek *x = ARENA_NEW(a, Seek);
@@ -54,6 +63,16 @@ static void reduce_and_remember(Seek *x) {
     remember(x);
 }
 
+/* What a start may cost on its way, before it is reduced: once a schedule is known, some times the
+ * recomputation of that. */
+static uint64_t cost_limit(const Seek *x) {
+    uint64_t base = x->p->base_ns, known = x->n ? x->kept[0].cost_ns : x->known_ns;
+    if (known < base) return x->cost_limit;
+    uint64_t more = known - base + base / DETOUR_LEAST;
+    if (more > (UINT64_MAX - base) / DETOUR) return x->cost_limit;
+    return base + DETOUR * more < x->cost_limit ? base + DETOUR * more : x->cost_limit;
+}
+
 /* Repairs and reduces the timeline as it is. */
 static bool finish(Seek *x) {
     Mender *m = x->m;
@@ -61,7 +80,7 @@ static bool finish(Seek *x) {
     m->noise = 0;
     m->extend = true;
     m->price = 0;
-    if (!mend(m, x->cost_limit, steps)) return false;
+    if (!mend(m, cost_limit(x), steps)) return false;
     reduce_and_remember(x);
     return true;
 }
@@ -84,6 +103,7 @@ static void start_from_cuts(Seek *x) {
     CutBound b;
     cut_bound(a, p, capacity, &b);
     x->impossible = !b.feasible;
+    x->least_ns = b.feasible ? b.value : 0;
     CutPoint at;
     bool any = b.feasible && b.run != NO_ID && cut_base_point(a, p, b.run, capacity, &at);
     Cut *cut = any ? cut_new(a, p) : NULL;
@@ -114,7 +134,7 @@ static void start_from_peaks(Seek *x) {
     for (uint32_t i = 0; i < 2 * NORDER; i++) {
         timeline_restore(x->t, &base);
         x->m->order = orders[i % NORDER];
-        peaks_cut(x->m, cut, ns, x->cost_limit, i < NORDER ? 1 : PEAKS);
+        peaks_cut(x->m, cut, ns, cost_limit(x), i < NORDER ? 1 : PEAKS);
         x->m->order = AT_PEAK;
         finish(x);
     }
@@ -129,12 +149,14 @@ static void start_from_chain(Seek *x) {
     const Chain *c = chain_new(a, x->p);
     uint64_t capacity = (uint64_t)x->m->capacity;
     const Rotor *r = c ? rotor_new(a, c, capacity) : NULL;
+    uint64_t most = cost_limit(x);
+    if (!x->n && most < UINT64_MAX / CHAIN_THRASH) most *= CHAIN_THRASH;
     double before = 0;
     for (uint32_t i = 0; r && i < sizeof percent / sizeof *percent && !(x->quick && x->n); i++) {
         uint64_t bytes = capacity + capacity * percent[i] / 100;
         double ns = rotor_cost(r, bytes);
         Sequence s;
-        if (ns == before || !rotor_schedule(a, r, bytes, &s)) continue;
+        if (ns == before || !rotor_schedule(a, r, bytes, most, &s)) continue;
         before = ns;
         seek_offer(x, &s);
     }
@@ -184,9 +206,9 @@ void seek_starts(Seek *x) {
     if (!x->n) seek_start(x, START_LEAN);
 }
 
-static void climb(Seek *x, const Sequence *from, uint64_t work) {
+static void climb(Seek *x, const Sequence *from, uint64_t work, double heat) {
     timeline_restore(x->t, from);
-    search_improve(x->m, work);
+    search_improve(x->m, work, heat);
     remember(x);
 }
 
@@ -195,6 +217,10 @@ void seek_search(Seek *x, uint64_t work) {
     uint32_t n = x->n;
     Sequence start[SEEK_KEPT];
     memcpy(start, x->kept, n * sizeof *start);
-    for (uint32_t i = 0; i < n; i++) climb(x, &start[i], work / 2 / n);
-    if (n) climb(x, &x->kept[0], work / 2);
+    for (uint32_t i = 0; i < n; i++) climb(x, &start[i], work / 2 / n, COOL);
+    if (n) climb(x, &x->kept[0], work / 2, COOL);
+}
+
+void seek_search_hot(Seek *x, uint64_t work) {
+    if (x->n) climb(x, &x->kept[0], work, HOT);
 }

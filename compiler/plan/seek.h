@@ -13,7 +13,9 @@ typedef struct {
     Timeline *t;
     Mender *m;
     uint64_t cost_limit; /* schedules that cost more are of no use */
+    uint64_t known_ns;   /* cost of one that others found; 0: none */
     bool quick;          /* any schedule will do, and soon */
+    double least_ns;     /* seek_starts has proven that any schedule recomputes that long */
     bool impossible;     /* seek_starts has proven that no schedule keeps the capacity */
     uint32_t n;
     Sequence kept[SEEK_KEPT]; /* cheapest first, of different cost */
@@ -37,5 +39,7 @@ void seek_start(Seek *x, SeekStart kind);
 void seek_starts(Seek *x);
 /* Local search from what is kept, `work` elementary steps together. */
 void seek_search(Seek *x, uint64_t work);
+/* From the best, farther away from it. */
+void seek_search_hot(Seek *x, uint64_t work);
 
 #endif

@@ -17,13 +17,17 @@
 #include "seek.h"
 #include "strategy.h"
 
+#include <string.h>
+
 typedef struct {
     Arena *a;
     const PlanOptions *o;
     Plan *best;
     bool found;      /* there is a schedule by byte sums */
     bool impossible; /* proven: there is no plan */
-    uint64_t work;   /* left for simulations, in elementary steps of theirs */
+    /* Left for simulations, in elementary steps of theirs: once something is known; before. */
+    uint64_t work, hope;
+    Sequence packed; /* of the best plan, while the Seek that found it is there */
 } Search;
 
 typedef struct {
@@ -47,6 +51,11 @@ enum {
     FEW = 2,               /* simulations of each kind when any plan will do, */
     QUICK = 8,             /* and the part of their work */
     NEAR = 500,            /* a part of base time that no further search is worth */
+    FAR = 200,             /* a part of base time above the bound that is worth a longer search, */
+    FAR_RUNS = 2500,       /* of graphs not larger than this, */
+    FAR_WORK = 64000000,   /* by so many steps at most, */
+    FAR_WORK_RUN = 100000, /* and per run */
+    REFINE = 8,            /* rounds of search for what packs */
     PACK_SEARCH = 1000000, /* steps of local search under each smaller capacity */
 };
 
@@ -71,20 +80,21 @@ static uint64_t cost_limit(const Search *x, const Problem *p) {
     return p->base_ns > UINT64_MAX / 8 ? UINT64_MAX : p->base_ns * 8;
 }
 
-/* Once there is a plan, or when any will do, simulations run while their work lasts. */
+/* Simulations run while their work lasts. */
 static bool look(Search *x, Sim *s, Exponents e, SimOptions so) {
     bool found = x->best || x->found || x->o->quick;
-    if (found && !x->work) return false;
+    uint64_t *work = found ? &x->work : &x->hope;
+    if (!*work) return false;
     so.capacity = plan_capacity(s->p, x->o->budget);
     so.evict = so.lookahead = so.regret = true;
     so.alpha = e.alpha;
     so.beta = e.beta;
     so.gamma = e.gamma;
     so.work_limit = plan_sim_work(s->p) / (x->o->quick ? QUICK : 1);
-    if (found && x->work < so.work_limit) so.work_limit = x->work;
+    if (*work < so.work_limit) so.work_limit = *work;
     so.cost_limit = cost_limit(x, s->p);
     PlanStatus st = sim_run(s, &so);
-    x->work -= s->work < x->work ? s->work : x->work;
+    *work -= s->work < *work ? s->work : *work;
     return st == PLAN_OK;
 }
 
@@ -111,6 +121,7 @@ static bool pack(Search *x, Seek *k) {
     for (uint32_t i = 0; i < k->n; i++) {
         Plan *plan = plan_of(x, k, &k->kept[i]);
         keep_better(x, plan);
+        if (plan && x->best == plan) x->packed = k->kept[i];
         if (plan) return is_enough(x) || plan->cost_ns - k->kept[0].cost_ns <= k->p->base_ns / NEAR;
     }
     return false;
@@ -141,10 +152,86 @@ static void try_quickly(Search *x, Seek *k, uint64_t capacity) {
     }
 }
 
+static PlanOptions any_plan(const PlanOptions *o) {
+    PlanOptions quick = *o;
+    quick.effort = 0;
+    quick.quick = true;
+    return quick;
+}
+
+/* Close to the smallest budget a better schedule may pack worse. */
+static void try_others(Search *x, Seek *k, uint64_t capacity) {
+    const PlanOptions *o = x->o;
+    PlanOptions quick = any_plan(o);
+    x->o = &quick;
+    k->quick = true;
+    k->known_ns = 0;
+    try_quickly(x, k, capacity);
+    x->o = o;
+    k->quick = false;
+}
+
+/* Cheaper schedules that pack, too: local search from the one that does, under capacities from its
+ * bytes up to all that there are. */
+static void refine(Search *x, Seek *k, int64_t capacity) {
+    for (int i = 0; i < REFINE; i++) {
+        timeline_restore(k->t, &x->packed);
+        int64_t low = timeline_peak(k->t);
+        seek_capacity(k, low + (capacity - low) / (REFINE - 1) * i);
+        k->cost_limit = x->best->cost_ns;
+        if (!seek_offer(k, &x->packed)) return;
+        seek_search(k, PACK_SEARCH);
+        if (k->kept[0].cost_ns < x->best->cost_ns) pack(x, k);
+    }
+}
+
+static void pack_kept(Search *x, Seek *k, uint64_t capacity) {
+    uint64_t aim = k->kept[0].cost_ns;
+    x->packed.n = 0;
+    if (pack(x, k)) return;
+    pack_down(x, k);
+    if (x->o->quick) return;
+    if (!x->best) try_others(x, k, capacity);
+    if (x->packed.n && x->best->cost_ns > aim + k->p->base_ns / NEAR)
+        refine(x, k, (int64_t)capacity);
+}
+
+/* Is a longer search worth its time: has this one given the best plan, which is far above what the
+ * minimum cut proves, and not held back by packing? */
+static bool is_far(const Search *x, const Seek *k, uint64_t cost_ns) {
+    double base = (double)k->p->base_ns;
+    if (effort_of(x->o) != 1 || x->o->quick || !x->packed.n || k->p->nrun > FAR_RUNS) return false;
+    if (x->best->cost_ns > cost_ns + k->p->base_ns / NEAR) return false;
+    return (double)x->best->cost_ns - base > k->least_ns + base / FAR;
+}
+
+/* Local search from what is known, and what comes of it packed. */
+static void search_and_pack(Search *x, Seek *k, uint64_t capacity) {
+    int e = effort_of(x->o);
+    uint32_t n = k->n;
+    uint64_t rng = k->m->rng;
+    Sequence start[SEEK_KEPT];
+    memcpy(start, k->kept, n * sizeof *start);
+    seek_search(k, search_work[e] + search_work_run[e] * k->p->nrun);
+    if (!k->n) return;
+    uint64_t found_ns = k->kept[0].cost_ns;
+    pack_kept(x, k, capacity);
+    if (!is_far(x, k, found_ns)) return;
+    k->m->rng = rng;
+    seek_capacity(k, (int64_t)capacity);
+    memcpy(k->kept, start, n * sizeof *start);
+    k->n = n;
+    uint64_t work = (uint64_t)FAR_WORK_RUN * k->p->nrun;
+    if (work > FAR_WORK) work = FAR_WORK;
+    seek_search(k, work);
+    seek_search_hot(k, work / 2);
+    if (k->kept[0].cost_ns < x->best->cost_ns) pack_kept(x, k, capacity);
+}
+
 static void try_schedules(Search *x, Arena *scratch, const Problem *p) {
     uint64_t capacity = plan_capacity(p, x->o->budget);
-    int e = effort_of(x->o);
     Seek *k = seek_new(scratch, p, (int64_t)capacity, x->o->quick);
+    k->known_ns = x->best ? x->best->cost_ns : 0;
     if (x->o->quick)
         try_quickly(x, k, capacity);
     else
@@ -154,8 +241,7 @@ static void try_schedules(Search *x, Arena *scratch, const Problem *p) {
     if (!k->impossible && !is_enough(x)) {
         if (x->o->quick) seek_capacity(k, (int64_t)capacity);
         offer_simulations(x, k, sim_new(scratch, p));
-        seek_search(k, search_work[e] + search_work_run[e] * p->nrun);
-        if (k->n && !pack(x, k)) pack_down(x, k);
+        search_and_pack(x, k, capacity);
     }
     seek_free(k);
 }
@@ -229,18 +315,11 @@ static bool is_wanted(const Search *x, const Problem *p, const Problem *late, St
 static Plan *search(Arena *a, const Problem *p, const Problem *late, const PlanOptions *o,
                     uint32_t parts) {
     Arena *scratch = arena_new();
-    Search x = {.a = a, .o = o, .work = sim_work(p)};
+    Search x = {.a = a, .o = o, .work = sim_work(p), .hope = 2 * plan_sim_work(p)};
     for (StaticPart i = 0; i < STATIC_PARTS; i++)
         if ((parts >> i & 1) && is_wanted(&x, p, late, i)) try_part(&x, scratch, p, late, i);
     arena_free(scratch);
     return x.best;
-}
-
-static PlanOptions any_plan(const PlanOptions *o) {
-    PlanOptions quick = *o;
-    quick.effort = 0;
-    quick.quick = true;
-    return quick;
 }
 
 Plan *plan_static_part(Arena *a, const Problem *p, const Problem *late, const PlanOptions *o,

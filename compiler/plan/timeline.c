@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPACING = 40 }; /* log2 of the distance of fresh keys */
+enum { KEY_BITS = 62 };
 
 /* ---- sorted lists of items ---- */
 
@@ -205,9 +205,14 @@ static int key_cmp(const void *x, const void *y) {
     return a < b ? -1 : a > b;
 }
 
+/* The i-th of n fresh keys: as far from each other as can be. */
+static uint64_t fresh_key(uint32_t i, uint32_t n) {
+    return ((uint64_t)i + 1) * (((uint64_t)1 << KEY_BITS) / ((uint64_t)n + 1));
+}
+
 static uint64_t dealt(const uint64_t *old, uint32_t n, uint64_t key) {
     const uint64_t *at = bsearch(&key, old, n, sizeof key, key_cmp);
-    return ((uint64_t)(at - old) + 1) << SPACING;
+    return fresh_key((uint32_t)(at - old), n);
 }
 
 /* Fresh keys in the old order; also for what the journal remembers as removed. */
@@ -537,7 +542,7 @@ static void clear(Timeline *t) {
         t->spare[r].n = 0;
         t->first[r] = NO_ID;
     }
-    t->first[p->nrun] = insert(t, p->nrun, NO_ID, (uint64_t)1 << 62, 0, true);
+    t->first[p->nrun] = insert(t, p->nrun, NO_ID, (uint64_t)1 << KEY_BITS, 0, true);
 }
 
 void timeline_restore(Timeline *t, const Sequence *s) {
@@ -546,7 +551,7 @@ void timeline_restore(Timeline *t, const Sequence *s) {
     for (uint32_t i = 0; i < s->n; i++) {
         uint32_t r = s->run[i];
         bool first = t->first[r] == NO_ID;
-        uint32_t id = insert(t, r, end, ((uint64_t)i + 1) << SPACING, s->kept[i], first);
+        uint32_t id = insert(t, r, end, fresh_key(i, s->n), s->kept[i], first);
         if (first) t->first[r] = id;
     }
     add_reads(t, end);

@@ -30,7 +30,7 @@ static void take_memory(Dtr *d, const DtrGraph *g, Block *b) {
     uint32_t **numbers[] = {&d->lock,       &d->want, &d->use,     &d->block,
                             &d->pool_at,    &d->need, &d->blocked, &d->alive,
                             &d->next_below, &d->seen, &d->pool};
-    double **sums[] = {&d->last, &d->ancestors, &d->descendants, &d->key, &d->cost};
+    double **sums[] = {&d->last, &d->ancestors, &d->descendants, &d->key, &d->own_key, &d->cost};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         *numbers[i] = block_take(b, ns, sizeof **numbers[i]);
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
@@ -106,6 +106,7 @@ void dtr_reset(Dtr *d) {
         d->state[x] = 0;
         d->last[x] = d->ancestors[x] = d->descendants[x] = 0;
         d->cost[x] = d->o.published ? 0 : g->cost[x];
+        d->own_key[x] = d->o.lookahead ? dtr_lookahead_key(d, x, d->cost[x]) : 0;
     }
 }
 

@@ -72,7 +72,8 @@ struct Dtr {
     double *last;                     /* clock of the last use */
     double dear;                      /* where sums of ancestors stop */
     double *ancestors, *descendants;  /* cached closure costs */
-    double *key;                      /* cached part of the lookahead score */
+    double *key;                      /* cached part of the lookahead score, */
+    double *own_key;                  /* and what it is at least: of the time of x alone */
     uint32_t *next_below;             /* cached: next use among evicted descendants */
     uint32_t *seen, stamp;            /* marks of walks */
     uint32_t *pool, npool;            /* evictable: there, not locked */
@@ -106,6 +107,8 @@ void dtr_gone(Dtr *d, uint32_t x);
 void dtr_freeze(Dtr *d, uint32_t run, uint8_t level);
 /* The values that run r mutates must not be read any more. */
 void dtr_freeze_readers(Dtr *d, uint32_t r);
+/* The part of the lookahead score that does not depend on when: cost to the alpha per byte. */
+double dtr_lookahead_key(const Dtr *d, uint32_t x, double cost);
 void dtr_refresh(Dtr *d, uint32_t x); /* brings the cached closure costs of x up to date */
 
 void dtr_spoil(Dtr *d, uint32_t x); /* the cost of x changed */

@@ -47,14 +47,19 @@ double dtr_numbers_score(Dtr *d, uint32_t x) {
     return dtr_score(d->o.h, &s);
 }
 
-/* -1: goes for nothing; infinite: must stay. */
-static double score(Dtr *d, uint32_t x) {
+/* -1: goes for nothing; infinite: must stay. What is above `low` may be any number above it: where
+ * the time of x itself is enough for that, nobody looks at what hangs on x. */
+static double score(Dtr *d, uint32_t x, double low) {
     d->count.work++;
     if (d->want[x]) return INFINITY;
     uint32_t next = dtr_next_use(d, x);
     if (next == FOREVER && !d->need[x]) return -1;
     if (d->blocked[x]) return INFINITY;
     if (d->o.lookahead) {
+        uint32_t last = next > d->g->nrun ? d->g->nrun : next;
+        uint32_t ahead = last > d->now ? last - d->now : 1;
+        double least = d->own_key[x] / d->dist[ahead] * (1 - 1e-9); /* pow rounds */
+        if (least > low) return least;
         dtr_refresh(d, x);
         if (d->next_below[x] < next) next = d->next_below[x];
         if (next <= d->now) next = d->now + 1;
@@ -72,7 +77,7 @@ static uint32_t lowest(Dtr *d) {
     double low = INFINITY;
     for (uint32_t i = 0; i < d->npool; i++) {
         uint32_t x = d->pool[i];
-        double v = score(d, x);
+        double v = score(d, x, low);
         if (v < low || (v == low && best != DTR_NONE && x < best)) {
             low = v;
             best = x;
@@ -99,7 +104,7 @@ static void fill_window_costs(Dtr *d) {
         if (x == SPACE_FREE)
             cost = 0;
         else if (x != SPACE_BUSY && d->pool_at[x] != DTR_NONE) {
-            double v = score(d, x);
+            double v = score(d, x, INFINITY);
             cost = v < 0 ? 0 : v * (double)d->g->bytes[x];
         }
         d->window[d->nwindow] = b;

@@ -268,6 +268,11 @@ static void fill_descendants(Dtr *d, uint32_t x) {
     d->next_below[x] = next;
 }
 
+double dtr_lookahead_key(const Dtr *d, uint32_t x, double cost) {
+    double bytes = (double)d->g->bytes[x];
+    return (d->o.alpha == 1 ? cost : pow(cost, d->o.alpha)) / (bytes > 1 ? bytes : 1);
+}
+
 void dtr_refresh(Dtr *d, uint32_t x) {
     uint8_t stale = d->state[x] & (S_STALE_ABOVE | S_STALE_BELOW);
     if (!stale) return;
@@ -276,6 +281,5 @@ void dtr_refresh(Dtr *d, uint32_t x) {
     if (stale & S_STALE_BELOW) fill_descendants(d, x);
     if (!d->o.lookahead) return;
     double cost = d->cost[x] + d->ancestors[x] + d->o.gamma * d->descendants[x];
-    double bytes = (double)d->g->bytes[x];
-    d->key[x] = (d->o.alpha == 1 ? cost : pow(cost, d->o.alpha)) / (bytes > 1 ? bytes : 1);
+    d->key[x] = dtr_lookahead_key(d, x, cost);
 }

@@ -210,7 +210,7 @@ static void test_peaks(void) {
         CHECK(verified(g, c, timeline_plan(a, t, UINT64_MAX / 4, "test")));
         if (mend(m, p->base_ns * 20, 1000)) {
             uint64_t before = t->cost_ns;
-            search_improve(m, 100000);
+            search_improve(m, 100000, 0.06);
             CHECK(t->cost_ns <= before);
             CHECK(timeline_peak(t) <= m->capacity);
             CHECK(timeline_is_legal(t));
