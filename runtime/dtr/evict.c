@@ -47,6 +47,14 @@ double dtr_numbers_score(Dtr *d, uint32_t x) {
     return dtr_score(d->o.h, &s);
 }
 
+/* To a use, to the power of beta. What is needed and has no use in sight is as far away as can be:
+ * storages that are made of one another, by views with a cost, keep each other needed when nobody
+ * else does. */
+static double distance(const Dtr *d, uint32_t next) {
+    if (next > d->g->nrun) next = d->g->nrun;
+    return d->dist[next > d->now ? next - d->now : 1];
+}
+
 /* -1: goes for nothing; infinite: must stay. What is above `low` may be any number above it: where
  * the time of x itself is enough for that, nobody looks at what hangs on x. */
 static double score(Dtr *d, uint32_t x, double low) {
@@ -56,14 +64,11 @@ static double score(Dtr *d, uint32_t x, double low) {
     if (next == FOREVER && !d->need[x]) return -1;
     if (d->blocked[x]) return INFINITY;
     if (d->o.lookahead) {
-        uint32_t last = next > d->g->nrun ? d->g->nrun : next;
-        uint32_t ahead = last > d->now ? last - d->now : 1;
-        double least = d->own_key[x] / d->dist[ahead] * (1 - 1e-9); /* pow rounds */
+        double least = d->own_key[x] / distance(d, next) * (1 - 1e-9); /* pow rounds */
         if (least > low) return least;
         dtr_refresh(d, x);
         if (d->next_below[x] < next) next = d->next_below[x];
-        if (next <= d->now) next = d->now + 1;
-        return d->key[x] / d->dist[next - d->now];
+        return d->key[x] / distance(d, next);
     }
     return dtr_numbers_score(d, x);
 }

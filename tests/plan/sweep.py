@@ -22,6 +22,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "planbench"))
 import check  # noqa: E402
 
 EIGHTHS = range(-1, 9)   # of the way from the floor to the peak
+MENDED = (1307,)         # graphs on which a fault was found; always among those of a run
 SLACK = 1.5e-6           # numbers are printed with six digits
 
 
@@ -92,18 +93,18 @@ def main():
     o = a.parse_args()
     failed = plans = dear = 0
     with tempfile.TemporaryDirectory(prefix="dtrc-sweep-") as d, ThreadPoolExecutor(o.jobs) as pool:
-        seeds = range(o.first, o.first + o.graphs)
+        seeds = sorted({*MENDED, *range(o.first, o.first + o.graphs)})
         for seed, (errors, n, some) in zip(seeds, pool.map(lambda s: one(o.dtrc, s, d), seeds)):
             plans += n
             dear += some
             if errors:
                 failed += 1
                 print(f"FAIL graph {seed}: {'; '.join(errors[:5])}", flush=True)
-    print(f"{o.graphs} graphs: {plans} plans, {dear} with recomputation")
+    print(f"{len(seeds)} graphs: {plans} plans, {dear} with recomputation")
     if plans < 3 * o.graphs or dear < o.graphs // 4:
         print("FAIL: the graphs say nothing")
         failed += 1
-    print(f"{o.graphs - failed} passed, {failed} failed, 0 skipped")
+    print(f"{len(seeds) - failed} passed, {failed} failed, 0 skipped")
     sys.exit(failed > 0)
 
 
