@@ -3,8 +3,9 @@
  * By byte sums: starts and local search (seek.h), and as further starts the simulations with
  * lookahead scores and the published heuristics. With addresses: the schedule found by byte sums
  * under the capacity is packed offline; when it does not fit, the search goes on under a smaller
- * capacity, from where it is, until it does. Simulations that place everything as they go are
- * members too: they win where a few huge storages fragment the arena.
+ * capacity, from where it is, until it does; what then packs is refined. Simulations that place
+ * everything as they go are members too: they win where a few huge storages fragment the arena.
+ * Graphs of moderate size whose best plan is far above the bound are searched longer.
  *
  * All of the DTR family are members, stopped as soon as they cost more than the best plan so far,
  * so the result is never worse than any of them. Work is counted in elementary steps: same input,
