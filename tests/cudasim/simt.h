@@ -36,15 +36,22 @@ typedef struct {
 } SimtParam;
 
 typedef struct {
+    const char *name; /* of a __shared__ array, as the compiler has it */
+    uint32_t offset, bytes;
+} SimtShared;
+
+typedef struct {
     const char *name;
     const SimtParam *params;
     uint32_t nparams;
     uint32_t param_bytes;    /* of the whole parameter block */
     uint32_t static_shared;  /* bytes */
     uint32_t dynamic_offset; /* where an extern __shared__ array starts; static_shared rounded up */
-    uint32_t local_bytes;    /* stack frames (.local), called functions included */
-    uint32_t max_threads;    /* .maxntid or .reqntid, multiplied; 0: not given */
-    bool collective;         /* has barriers or warp collectives */
+    const SimtShared *shared; /* arrays, by offset; checked launches keep them apart */
+    uint32_t nshared;
+    uint32_t local_bytes; /* stack frames (.local), called functions included */
+    uint32_t max_threads; /* .maxntid or .reqntid, multiplied; 0: not given */
+    bool collective;      /* has barriers or warp collectives */
     const SimtModule *module;
     void (*fast)(SimtThread *);    /* body without checks, NULL when not compiled */
     void (*checked)(SimtThread *); /* body with checks, NULL when not compiled */
@@ -66,8 +73,9 @@ struct SimtModule {
 };
 
 typedef enum {
-    SIMT_LAUNCH,        /* impossible launch: sizes, shared memory, a body that was not compiled */
-    SIMT_MEMORY,        /* access outside shared or local memory, or refused by SimtOptions.may */
+    SIMT_LAUNCH, /* impossible launch: sizes, shared memory, a body that was not compiled */
+    SIMT_MEMORY, /* access outside a __shared__ array or local memory, or refused by SimtOptions.may
+                  */
     SIMT_ALIGNMENT,     /* address not a multiple of the access (vectors: of the whole vector) */
     SIMT_RACE,          /* threads of one block, no barrier between */
     SIMT_BLOCK_RACE,    /* blocks of one grid, not both atomic */

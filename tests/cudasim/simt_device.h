@@ -15,6 +15,9 @@
 
 enum { PTX_GLOBAL, PTX_SHARED, PTX_LOCAL, PTX_CONST, PTX_GENERIC };
 enum { PTX_READ, PTX_WRITE, PTX_ATOMIC };
+enum {
+    PTX_GAP = 128
+}; /* bytes before each __shared__ array and the extern one, in checked bodies */
 enum { PTX_UP, PTX_DOWN, PTX_BFLY, PTX_IDX };
 enum { PTX_Radd, PTX_Rmin, PTX_Rmax, PTX_Rand, PTX_Ror, PTX_Rxor };
 

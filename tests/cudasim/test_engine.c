@@ -6,7 +6,7 @@
 #include "test.h"
 
 /* %t: thread; %a: thread of the grid; %base: out; %o: out + 4 * %a, where %r goes in the end; %x:
- * place of the thread in s (4 * %t), %y: that of its neighbour. */
+ * place of the thread in s, %y: that of its neighbour. */
 static const char frame[] =
     ".visible .entry %s(.param .u64 out)\n{\n"
     ".reg .b32 %%r, %%t, %%a, %%b; .reg .b64 %%o, %%base, %%x, %%y; .reg .pred %%p, %%q;\n"
@@ -14,7 +14,8 @@ static const char frame[] =
     "ld.param.u64 %%base, [out]; mov.u32 %%t, %%tid.x; mov.u32 %%a, %%ctaid.x;\n"
     "mov.u32 %%b, %%ntid.x; mad.lo.u32 %%a, %%a, %%b, %%t;\n"
     "mul.wide.u32 %%o, %%a, 4; add.u64 %%o, %%base, %%o;\n"
-    "mul.wide.u32 %%x, %%t, 4; xor.b64 %%y, %%x, 4; mov.u32 %%r, 0;\n"
+    "mul.wide.u32 %%x, %%t, 4; mov.u64 %%y, s; add.u64 %%x, %%x, %%y; xor.b64 %%y, %%x, 4;\n"
+    "mov.u32 %%r, 0;\n"
     "%s\nst.global.u32 [%%o], %%r;\nret;\n}\n";
 
 static const struct {
@@ -35,9 +36,10 @@ static const struct {
     {"halves", "setp.lt.u32 %p, %t, 16; @!%p bra HI; shfl.sync.bfly.b32 %r, "
                "%t, 1, 31, 0xffff; bra END;\n"
                "HI: shfl.sync.bfly.b32 %r, %t, 2, 31, 0xffff0000; END:"},
-    {"dynamic_shared", "mov.u64 %o, dynamic; add.u64 %x, %o, %x; add.u64 %y, %o, %y; st.shared.u32 "
-                       "[%x], %t; bar.sync 0;\n"
-                       "ld.shared.u32 %r, [%y]; mul.wide.u32 %o, %a, 4; add.u64 %o, %base, %o;"},
+    {"dynamic_shared",
+     "mul.wide.u32 %x, %t, 4; mov.u64 %o, dynamic; add.u64 %x, %o, %x; xor.b64 %y, %x, 4;\n"
+     "st.shared.u32 [%x], %t; bar.sync 0; ld.shared.u32 %r, [%y];\n"
+     "mul.wide.u32 %o, %a, 4; add.u64 %o, %base, %o;"},
     {"bump", "atom.global.add.u32 %r, [counter], 1;"},
     {"order", "atom.global.add.u32 %r, [counter], 1;"},
     /* ordered by barriers, by __syncwarp, and by neither */
@@ -49,10 +51,11 @@ static const struct {
      "st.shared.u32 [%x], %t; bar.sync 0; st.shared.u32 [%x], %t; setp.lt.u32 %p, %t, 16;\n"
      "@%p bar.warp.sync 0xffff; ld.shared.u32 %r, [%y];"},
     /* bytes of one word by four threads: no race; half a word by two and a byte by another: one */
-    {"bytes", "cvt.u64.u32 %x, %t; st.shared.u8 [%x], %t;"},
-    {"bytes_and_halves", "setp.lt.u32 %p, %t, 2; shr.u64 %x, %x, 1; "
-                         "@%p st.shared.u16 [%x], %t;\n"
-                         "setp.eq.u32 %p, %t, 2; @%p st.shared.u8 [s+3], 0;"},
+    {"bytes", "cvt.u64.u32 %x, %t; mov.u64 %y, s; add.u64 %x, %x, %y; st.shared.u8 [%x], %t;"},
+    {"bytes_and_halves",
+     "setp.lt.u32 %p, %t, 2; mul.wide.u32 %x, %t, 2; mov.u64 %y, s; add.u64 %x, %x, %y; "
+     "@%p st.shared.u16 [%x], %t;\n"
+     "setp.eq.u32 %p, %t, 2; @%p st.shared.u8 [s+3], 0;"},
     /* reads by many, then a write by one after a barrier: fine; before: a race */
     {"broadcast",
      "setp.eq.u32 %p, %t, 0; @%p st.shared.u32 [s], 1; bar.sync 0; ld.shared.u32 %r, [s];\n"
@@ -70,7 +73,11 @@ static const struct {
                     "setp.ge.u32 %p, %a, 64; @%p ld.global.u32 %r, [%base+768];"},
     {"block_atomics", "red.global.add.u32 [%base+768], 1;"},
     /* memory */
-    {"shared_end", "setp.eq.u32 %p, %t, 7; @%p st.shared.u32 [s+768], %t;"},
+    {"shared_end", "setp.eq.u32 %p, %t, 7; @%p st.shared.u32 [s+256], %t;"},
+    {"shared_before", "setp.eq.u32 %p, %t, 7; mov.u64 %x, s; @%p st.shared.u32 [%x+-4], %t;"},
+    {"dynamic_end", "setp.eq.u32 %p, %t, 7; mov.u64 %x, dynamic; @%p st.shared.u32 [%x+512], %t;"},
+    {"dynamic_before",
+     "setp.eq.u32 %p, %t, 7; mov.u64 %x, dynamic; @%p st.shared.u32 [%x+-4], %t;"},
     {"shared_generic",
      "mov.u64 %x, s; cvta.shared.u64 %x, %x; setp.eq.u32 %p, %t, 7; @%p st.u32 [%x+252], %t;"},
     {"uninitialised", "setp.eq.u32 %p, %t, 7; @%p ld.shared.u32 %r, [s+8];"},
@@ -255,6 +262,9 @@ static void run_bad(void) {
     bad("atomic_and_read", 1, SIMT_RACE, 0);
     bad("block_reads", BLOCKS, SIMT_BLOCK_RACE, 0);
     bad("shared_end", 1, SIMT_MEMORY, 1);
+    bad("shared_before", 1, SIMT_MEMORY, 1);
+    bad("dynamic_end", 1, SIMT_MEMORY, 1);
+    bad("dynamic_before", 1, SIMT_MEMORY, 1);
     bad("uninitialised", 1, SIMT_UNINIT_SHARED, 1);
     bad("misaligned", 1, SIMT_ALIGNMENT, 1);
     bad("null", 1, SIMT_MEMORY, 1);

@@ -19,6 +19,8 @@ static const Mutant mutants[] = {
      "if (t <= half) tree[t] = fmaxf", KIND(SIMT_MEMORY)},
     {"shared write out of bounds", "softmax.cu", "tree[t] = most;", "tree[t + 1] = most;",
      KIND(SIMT_MEMORY)},
+    {"read behind one of two shared arrays", "reduce.cu", "i < 16; i++) sum", "i < 17; i++) sum",
+     KIND(SIMT_MEMORY)},
     {"shared atomic out of bounds", "move.cu", "mine[x[i] & 63]", "mine[x[i] & 127]",
      KIND(SIMT_MEMORY)},
     {"global read out of bounds", "elementwise.cu", "i < n;", "i <= n;", KIND(SIMT_MEMORY)},

@@ -2,6 +2,8 @@
  * finds the bytes. A refused read gives 0xFF bytes, a refused write goes nowhere. */
 #include "engine.h"
 
+#include <stdio.h>
+
 static uint8_t nowhere[16] __attribute__((aligned(16)));
 
 static void *refused(void) {
@@ -21,18 +23,37 @@ static void *bad(SimtThread *t, SimtKind kind, uint32_t line, int how, uint64_t 
     return refused();
 }
 
+const char *shared_name(uint64_t offset, char *text, size_t size) {
+    const SimtKernel *k = simt_now.kernel;
+    for (uint32_t i = 0; i < k->nshared; i++) {
+        uint64_t at = k->shared[i].offset + (i + 1) * (uint64_t)PTX_GAP;
+        if (offset < at || offset - at >= k->shared[i].bytes) continue;
+        snprintf(text, size, "%s + %llu", k->shared[i].name, (unsigned long long)(offset - at));
+        return text;
+    }
+    uint64_t dynamic = k->dynamic_offset + (k->nshared + 1) * (uint64_t)PTX_GAP;
+    snprintf(text, size, "extern array + %lld", (long long)(offset - dynamic));
+    return text;
+}
+
 static void *shared_access(SimtThread *t, int how, uint64_t offset, uint32_t bytes, uint32_t line) {
     Launch *l = &simt_now;
+    char name[100];
     if (offset > l->shared_bytes || bytes > l->shared_bytes - offset)
         return bad(t, SIMT_MEMORY, line, how, offset, bytes,
                    "outside of the block's shared memory");
-    for (uint32_t b = 0; how != PTX_WRITE && b < bytes; b++) { /* an atomic reads too */
-        if (l->shared_written[offset + b]) continue;
-        simt_report(t, SIMT_UNINIT_SHARED, line, "offset %llu in shared memory",
-                    (unsigned long long)(offset + b));
-        break;
+    const uint8_t *state = l->shared_state + offset;
+    bool unwritten = false;
+    for (uint32_t b = 0; b < bytes; b++) {
+        if (state[b] == SHARED_GAP)
+            return bad(t, SIMT_MEMORY, line, how, offset, bytes,
+                       "outside of every __shared__ array");
+        unwritten |= state[b] == SHARED_UNWRITTEN;
     }
-    if (how != PTX_READ) memset(l->shared_written + offset, 1, bytes);
+    if (how != PTX_WRITE && unwritten) /* an atomic reads too */
+        simt_report(t, SIMT_UNINIT_SHARED, line, "%u bytes at %s", bytes,
+                    shared_name(offset, name, sizeof name));
+    if (how != PTX_READ) memset(l->shared_state + offset, SHARED_WRITTEN, bytes);
     uint8_t *p = l->shared + offset;
     shadow_touch(t, true, how, (uint64_t)(uintptr_t)p, bytes, line);
     return p;

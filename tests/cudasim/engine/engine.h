@@ -25,6 +25,8 @@ typedef struct {
     bool flag;
 } Fiber;
 
+typedef enum { SHARED_UNWRITTEN, SHARED_WRITTEN, SHARED_GAP } SharedState;
+
 typedef enum { GROUP_SYNC, GROUP_SHUFFLE, GROUP_BALLOT, GROUP_REDUCE } GroupKind;
 
 /* Lanes that have come to one collective; kept under the lowest lane of its mask. */
@@ -56,7 +58,8 @@ typedef struct {
     bool stop;          /* give up the grid */
     uint64_t findings;
     uint8_t *shared, *params;
-    uint8_t *shared_written; /* checked: one byte a byte */
+    uint8_t *shared_state; /* checked: a SharedState for each byte */
+    uint8_t *shared_fresh; /* of a block that starts */
     Fiber *fibers;
     Warp warps[MAX_WARPS];
     Fiber *current;             /* NULL: the scheduler runs */
@@ -88,6 +91,7 @@ bool release_barrier(void);  /* all live threads wait there: lets them go on */
 void report_stuck(void);     /* nobody can run */
 
 /* check.c, shadow.c */
+const char *shared_name(uint64_t offset, char *text, size_t size); /* "tile + 12" */
 void *simt_access(SimtThread *t, int how, int space, uint64_t address, uint32_t bytes,
                   uint32_t line);
 void shadow_touch(SimtThread *t, bool shared, int how, uint64_t address, uint32_t bytes,

@@ -89,13 +89,18 @@ static void set_thread(SimtThread *t, uint32_t linear, SimtDim tid) {
     t->warp = linear / 32;
 }
 
+/* Bytes of the gaps before the extern __shared__ array; each other array has one before it too. */
+static uint32_t gaps(void) {
+    return simt_now.options->check ? (simt_now.kernel->nshared + 1) * PTX_GAP : 0;
+}
+
 /* What is the same for all threads of the launch. */
 static SimtThread thread_of_launch(void) {
     Launch *l = &simt_now;
     return (SimtThread){.ntid = l->block,
                         .nctaid = l->grid,
                         .block_threads = l->threads,
-                        .dynamic_offset = l->kernel->dynamic_offset,
+                        .dynamic_offset = l->kernel->dynamic_offset + gaps(),
                         .params = l->params,
                         .shared = l->shared,
                         .calls = &simt_calls};
@@ -165,7 +170,7 @@ static void run_grid(uint64_t blocks, bool fibers) {
         l->block_number = block_at(&blocks_order, q);
         l->block_id = place_in(l->grid, l->block_number);
         memset(l->shared, 0xff, l->shared_bytes);
-        if (l->options->check) memset(l->shared_written, 0, l->shared_bytes);
+        if (l->options->check) memcpy(l->shared_state, l->shared_fresh, l->shared_bytes);
         if (l->options->order == SIMT_SEEDED && q)
             thread_order(order, l->threads, SIMT_SEEDED, &seed);
         if (!fibers) {
@@ -213,8 +218,21 @@ static bool check_launch(uint32_t dynamic_shared, uint64_t *blocks) {
     else if (!(l->options->check ? k->checked : k->fast))
         simt_report(NULL, SIMT_LAUNCH, 0, "the kernel was not compiled for this kind of launch");
     l->threads = (uint32_t)(b.x * b.y * b.z);
-    l->shared_bytes = (uint32_t)shared;
+    l->shared_bytes = (uint32_t)shared + gaps();
     return !l->findings;
+}
+
+/* What a block finds: gaps between the arrays, and bytes that nobody wrote. */
+static void mark_arrays(void) {
+    Launch *l = &simt_now;
+    const SimtKernel *k = l->kernel;
+    uint32_t dynamic = k->dynamic_offset + gaps();
+    memset(l->shared_fresh, SHARED_GAP, l->shared_bytes);
+    for (uint32_t i = 0; i < k->nshared; i++)
+        memset(l->shared_fresh + k->shared[i].offset + (i + 1) * PTX_GAP, SHARED_UNWRITTEN,
+               k->shared[i].bytes);
+    if (l->shared_bytes > dynamic)
+        memset(l->shared_fresh + dynamic, SHARED_UNWRITTEN, l->shared_bytes - dynamic);
 }
 
 bool simt_launch(const SimtKernel *kernel, SimtDim grid, SimtDim block, uint32_t dynamic_shared,
@@ -233,7 +251,7 @@ bool simt_launch(const SimtKernel *kernel, SimtDim grid, SimtDim block, uint32_t
     bool fibers = kernel->collective || l->options->check;
     size_t params = (kernel->param_bytes + 63u) / 64 * 64 + 64;
     size_t shared = (l->shared_bytes + 63u) / 64 * 64 + 64;
-    uint8_t *memory = aligned_alloc(64, params + 2 * shared);
+    uint8_t *memory = aligned_alloc(64, params + 3 * shared);
     if (!memory || (fibers && !fibers_ready(l->threads, kernel->local_bytes))) {
         free(memory);
         simt_report(NULL, SIMT_LAUNCH, 0, "no memory for the simulation");
@@ -241,7 +259,9 @@ bool simt_launch(const SimtKernel *kernel, SimtDim grid, SimtDim block, uint32_t
     }
     l->params = memory;
     l->shared = memory + params;
-    l->shared_written = l->shared + shared;
+    l->shared_state = l->shared + shared;
+    l->shared_fresh = l->shared_state + shared;
+    if (l->options->check) mark_arrays();
     for (uint32_t i = 0; i < kernel->nparams; i++)
         memcpy(l->params + kernel->params[i].offset, args[i], kernel->params[i].bytes);
     run_grid(blocks, fibers);

@@ -14,6 +14,7 @@
  * Cells are of 4 bytes; a word that is accessed in parts gets four cells of one byte instead. */
 #include "engine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 typedef struct {
@@ -136,12 +137,14 @@ static void add(Touched *s, const Access *a) {
 static void check_against(const Touched *s, const Access *a, const char *now, const char *before) {
     SimtKind kind;
     if (!races(s, a, &kind)) return;
-    uint64_t where = a->shared ? a->address - (uint64_t)(uintptr_t)simt_now.shared : a->address;
-    simt_report(
-        a->t, kind, a->me.line,
-        "%s %s memory at 0x%llx, which thread %u of block %u %s in line %u with no barrier between",
-        now, a->shared ? "shared" : "global", (unsigned long long)where, s->thread, s->block,
-        before, s->line);
+    char name[100];
+    if (a->shared)
+        shared_name(a->address - (uint64_t)(uintptr_t)simt_now.shared, name, sizeof name);
+    else
+        snprintf(name, sizeof name, "global memory at 0x%llx", (unsigned long long)a->address);
+    simt_report(a->t, kind, a->me.line,
+                "%s %s, which thread %u of block %u %s in line %u with no barrier between", now,
+                name, s->thread, s->block, before, s->line);
 }
 
 static void touch_cell(Cell *c, int how, const Access *a) {

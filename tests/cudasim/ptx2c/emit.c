@@ -12,18 +12,25 @@ static uint64_t place(uint64_t *end, Variable *v) {
     return v->offset;
 }
 
+typedef VEC(const Variable *) Arrays;
+
+static void place_shared(PtxModule *m, Variables *vars, uint64_t *end, Arrays *arrays) {
+    for (uint32_t i = 0; i < vars->n; i++) {
+        Variable *v = &vars->at[i];
+        if (v->space != SP_SHARED || v->external) continue;
+        place(end, v);
+        VEC_PUSH(m->arena, *arrays, v);
+        v->number = arrays->n;
+    }
+}
+
 /* Shared memory of the module and of device functions lies before that of a kernel, at the same
  * place in all kernels. */
-static uint64_t place_module(PtxModule *m) {
+static uint64_t place_module(PtxModule *m, Arrays *arrays) {
     uint64_t shared = 0;
-    for (uint32_t i = 0; i < m->vars.n; i++)
-        if (m->vars.at[i].space == SP_SHARED && !m->vars.at[i].external)
-            place(&shared, &m->vars.at[i]);
-    for (uint32_t i = 0; i < m->functions.n; i++) {
-        Function *f = &m->functions.at[i];
-        for (uint32_t k = 0; k < f->vars.n && !f->entry; k++)
-            if (f->vars.at[k].space == SP_SHARED) place(&shared, &f->vars.at[k]);
-    }
+    place_shared(m, &m->vars, &shared, arrays);
+    for (uint32_t i = 0; i < m->functions.n; i++)
+        if (!m->functions.at[i].entry) place_shared(m, &m->functions.at[i].vars, &shared, arrays);
     return shared;
 }
 
@@ -152,7 +159,22 @@ static void put_params(PtxModule *m, Text *out) {
     }
 }
 
-static void put_kernel(const Function *f, uint64_t shared, uint64_t local, Text *out) {
+static void put_arrays(const Function *f, const Arrays *arrays, Text *out) {
+    if (!arrays->n) return;
+    text_str(out, "static const SimtShared s_");
+    put_name(out, f->name, 0);
+    text_str(out, "[] = {");
+    for (uint32_t i = 0; i < arrays->n; i++) {
+        text_str(out, "{");
+        text_quote(out, arrays->at[i]->name);
+        text_add(out, ", %llu, %llu}, ", (unsigned long long)arrays->at[i]->offset,
+                 (unsigned long long)arrays->at[i]->bytes);
+    }
+    text_str(out, "};\n");
+}
+
+static void put_kernel(const Function *f, uint64_t shared, uint32_t arrays, uint64_t local,
+                       Text *out) {
     const Variable *last = f->params.n ? &f->params.at[f->params.n - 1] : NULL;
     text_str(out, "    {.name = ");
     text_quote(out, f->name);
@@ -164,6 +186,11 @@ static void put_kernel(const Function *f, uint64_t shared, uint64_t local, Text 
              last ? (unsigned long long)(last->offset + last->bytes) : 0);
     text_add(out, ", .static_shared = %llu, .dynamic_offset = %llu", (unsigned long long)shared,
              (unsigned long long)round_up(shared, 16));
+    if (arrays) {
+        text_str(out, ", .shared = s_");
+        put_name(out, f->name, 0);
+    }
+    text_add(out, ", .nshared = %u", arrays);
     text_add(out, ", .local_bytes = %llu, .max_threads = %u, .collective = %d",
              (unsigned long long)local, f->max_threads, f->collective);
     text_str(out, ", .module = &simt_module, .fast = PTX_FAST(");
@@ -191,24 +218,33 @@ static void put_module(PtxModule *m, uint32_t kernels, Text *out) {
              kernels ? "kernels" : "0", kernels, variables ? "variables" : "0", variables);
 }
 
-static void put_tables(PtxModule *m, uint64_t module_shared, const uint64_t *local, Text *out) {
-    uint32_t kernels = 0;
+static void put_tables(PtxModule *m, uint64_t module_shared, const Arrays *arrays,
+                       const uint64_t *local, Text *out) {
+    uint32_t kernels = 0, module_arrays = arrays->n;
     uint64_t called = 0; /* frames of all device functions: there is no recursion */
+    Text table;
+    text_init(&table, m->arena);
     for (uint32_t i = 0; i < m->functions.n; i++)
         if (!m->functions.at[i].entry) called += local[i] + 256;
     put_params(m, out);
+    Arrays all = *arrays;
     for (uint32_t i = 0; i < m->functions.n; i++) {
         Function *f = &m->functions.at[i];
         if (!f->entry) continue;
-        if (!kernels++) text_str(out, "static const SimtKernel kernels[] = {\n");
-        put_kernel(f, place_space(f, SP_SHARED, module_shared), local[i] + called, out);
+        uint64_t shared = module_shared;
+        all.n = module_arrays; /* those of the kernel before are gone */
+        place_shared(m, &f->vars, &shared, &all);
+        put_arrays(f, &all, out);
+        put_kernel(f, shared, all.n, local[i] + called, &table);
+        kernels++;
     }
-    if (kernels) text_str(out, "};\n");
+    if (kernels) text_add(out, "static const SimtKernel kernels[] = {\n%s};\n", table.at);
     put_module(m, kernels, out);
 }
 
 bool ptx_emit(PtxModule *m, Text *out) {
-    uint64_t module_shared = place_module(m);
+    Arrays arrays = {0};
+    uint64_t module_shared = place_module(m, &arrays);
     uint64_t *local = ARENA_ARRAY(m->arena, uint64_t, m->functions.n + 1);
     mark_collective(m);
     for (uint32_t i = 0; i < m->functions.n; i++) {
@@ -230,7 +266,7 @@ bool ptx_emit(PtxModule *m, Text *out) {
         "#define PTX_CHECKED(name) checked_##name\n#include __FILE__\n#undef PTX_CHECK\n"
         "#undef PTX_BODY\n#else\n#define PTX_CHECKED(name) 0\n#endif\n\n"
         "extern const SimtModule simt_module;\n");
-    put_tables(m, module_shared, local, out);
+    put_tables(m, module_shared, &arrays, local, out);
     return put_bodies(m, local, out);
 }
 

@@ -50,7 +50,8 @@ bool put_symbol_address(Emit *e, const char *name) {
         if (v->external)
             text_str(e->out, "(uint64_t)T->dynamic_offset");
         else
-            text_add(e->out, "%lluull", (unsigned long long)v->offset);
+            text_add(e->out, "(%lluull + PTX_CHECK * %u * PTX_GAP)", (unsigned long long)v->offset,
+                     v->number);
         return true;
     }
     text_str(e->out, "(uint64_t)(uintptr_t)");

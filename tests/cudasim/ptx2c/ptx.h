@@ -95,6 +95,7 @@ typedef struct {
     bool external;
     const uint8_t *init; /* bytes, or NULL */
     uint64_t offset;     /* in its space; the emitter's */
+    uint32_t number;     /* of a __shared__ array among those of a kernel: 1, 2, .. */
 } Variable;
 
 typedef VEC(Variable) Variables;
