@@ -8,6 +8,7 @@
     program ends with the status for machines and says how much there was;
   - failures: each function of the API fails once, at its first and at its last call: the program ends
     with a status of its own and a message, never by a signal, and no checker has a finding;
+  - dropped waits: each cuStreamWaitEvent is forgotten in turn; each is found;
   - faults of planners: the tables of an emitted program are changed, one fault at a time: each storage dropped before
     its last use, each placed on another that is still needed; the checks of the arena find every one;
   - resnet50 (with --graphs, ../shared/graphs): one step of the full-size network with batch 2 gives the
@@ -101,6 +102,17 @@ def failures(count, program, case):
             # Some failures have a remedy, such as a graph that cannot be made or a plan that is not there.
             good = status in (OK, MACHINE) and (status == OK or "error:" in output)
             count.check(good, f"{what}: status {status}", output + report)
+
+
+def dropped_waits(count, program, case):
+    with tempfile.NamedTemporaryFile("r") as trace:
+        program.run(trace=trace.name)
+        waits = trace.read().split().count("cuStreamWaitEvent")
+    count.check(waits > 0, f"{case}: waits")
+    for k in range(1, waits + 1):
+        for seed in (0, 1, 2):
+            status, output, report = program.run(drop=k, seed=seed)
+            count.check(status == FINDINGS and "race" in report, f"{case}: wait {k} of {waits} dropped, seed {seed}", output)
 
 
 class Schedule:
@@ -261,6 +273,7 @@ def main():
             program = Program(opt, case, work)
             memory(count, program, case)
             failures(count, program, case)
+            dropped_waits(count, program, case)
             planner_faults(count, opt, program, case, work)
         if opt.graphs and os.path.exists(os.path.join(opt.graphs, "resnet50.onnx")):
             resnet50(count, opt, work)

@@ -1,12 +1,16 @@
 /* report.c - options from the environment, findings, planned failures, and the end of the process.
  *
- * DTRC_SIM_SEED=n       0: work runs at once. Odd: whenever work is forced, a pseudo-random stream
- * goes next. Even: only the work that is needed runs. Default 1. DTRC_SIM_CHECK=1      kernels are
- * checked access by access DTRC_SIM_MEMORY=bytes of the device; default 4 GiB DTRC_SIM_CC=90
- * compute capability; modules for a higher one are refused DTRC_SIM_CACHE=folder for translated
- * modules DTRC_SIM_FAIL=k       the k-th call of the API fails (from 1); NAME:k the k-th of that
- * function DTRC_SIM_REPORT=file  findings and the last lines "calls N", "peak BYTES", "findings N"
- * go there DTRC_SIM_TRACE=file   one line for each call
+ * - DTRC_SIM_SEED=n: 0: work runs at once; odd: whenever work is forced, a pseudo-random stream
+ * goes next; even: only the work that is needed runs. Default 1.
+ * - DTRC_SIM_CHECK=1: kernels are checked access by access.
+ * - DTRC_SIM_MEMORY=n: bytes of the device; default 4 GiB.
+ * - DTRC_SIM_CC=90: compute capability; modules for a higher one are refused.
+ * - DTRC_SIM_CACHE=folder: for translated modules.
+ * - DTRC_SIM_FAIL=k: the k-th call of the API fails (from 1); NAME:k the k-th of that function.
+ * - DTRC_SIM_DROP=k: the k-th cuStreamWaitEvent does nothing: a fault of the program, made here.
+ * - DTRC_SIM_REPORT=file: findings and the last lines "calls N", "peak BYTES", "findings N" go
+ * there.
+ * - DTRC_SIM_TRACE=file: one line for each call.
  *
  * A process with findings ends with status SIM_EXIT_STATUS whatever it says itself. Leaks are
  * judged when it would end with status 0 and no failure was planned: a program that gives up need
@@ -28,7 +32,7 @@ static SimEnv env;
 static bool env_read;
 static FILE *report, *trace;
 static char fail_name[64];
-static uint64_t fail_at, calls, named_calls, random_state;
+static uint64_t fail_at, drop_at, waits, calls, named_calls, random_state;
 static bool failed;
 static uint64_t findings;
 static int exit_status;
@@ -102,6 +106,7 @@ const SimEnv *sim_options(void) {
     if (!env.cache || !*env.cache) env.cache = SIM_CACHE_FOLDER;
     report = open_file("DTRC_SIM_REPORT");
     trace = open_file("DTRC_SIM_TRACE");
+    drop_at = number("DTRC_SIM_DROP", 0);
     read_fail();
     watch_crashes();
     random_state = env.seed * 0x9e3779b97f4a7c15u + 1;
@@ -143,6 +148,10 @@ bool sim_call(const char *function) {
     failed = true;
     if (report) fprintf(report, "planned failure of %s\n", function), fflush(report);
     return true;
+}
+
+bool sim_drops_wait(void) {
+    return ++waits == drop_at;
 }
 
 void sim_object(const char *kind, int change) {

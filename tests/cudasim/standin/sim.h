@@ -37,6 +37,7 @@ void sim_unlock(int *unused);
 __attribute__((format(printf, 1, 2))) void sim_finding(const char *format, ...);
 /* Counts the call; true when DTRC_SIM_FAIL says that this one fails. Writes the trace. */
 bool sim_call(const char *function);
+bool sim_drops_wait(void); /* this cuStreamWaitEvent is to be forgotten: DTRC_SIM_DROP */
 /* Counts living objects: +1 made, -1 gone. What is left at the end is a finding. */
 void sim_object(const char *kind, int change);
 /* What an API function made and destroyed stays where it was, so that a later use of it is seen. */
