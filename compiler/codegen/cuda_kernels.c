@@ -1,19 +1,17 @@
 /* cuda_kernels.c - the kernels of a program for the target cuda: kernels.cu, one text that holds
  * everything (settings, math, the runtime's kernels that the node bodies call, the program's
- * loops), compiled by NVRTC to a cubin for each architecture; the PTX of the lowest is kept, too.
+ * loops), and its compiled images (nvrtc.c).
  *
  * A file of the runtime's kernels says in its first line which calls need it:
  *     // calls: dtrt_softmax dtrt_softmax_grad
- * NVRTC is opened when it is needed; it compiles without a GPU. Options: no contraction to fused
- * multiply-add, so that a value has the same bits wherever it is computed. */
+ */
 #include "gen.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SOURCE_MAX = 1 << 22, LOG_SHOWN = 2000 };
+enum { SOURCE_MAX = 1 << 22 };
 
 /* ---- the text ----------------------------------------------------------------------------------
  */
@@ -111,132 +109,8 @@ static bool write_kernels(Gen *g) {
     return true;
 }
 
-/* ---- NVRTC -------------------------------------------------------------------------------------
- */
-
-#ifdef DTRC_CUDA
-#include <nvrtc.h>
-
-#define NVRTC_FUNCTIONS(F)                                                                         \
-    F(nvrtcGetErrorString)                                                                         \
-    F(nvrtcCreateProgram)                                                                          \
-    F(nvrtcDestroyProgram)                                                                         \
-    F(nvrtcCompileProgram)                                                                         \
-    F(nvrtcGetPTXSize)                                                                             \
-    F(nvrtcGetPTX)                                                                                 \
-    F(nvrtcGetCUBINSize)                                                                           \
-    F(nvrtcGetCUBIN)                                                                               \
-    F(nvrtcGetProgramLogSize)                                                                      \
-    F(nvrtcGetProgramLog)
-
-typedef struct {
-#define F(name) __typeof__(&name) name;
-    NVRTC_FUNCTIONS(F)
-#undef F
-} Nvrtc;
-
-/* The folders of $DTRT_CUDA_PATH, the loader's, the toolkit's usual place. */
-static void *open_library(Gen *g) {
-    static const char *const name[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
-    const char *given = getenv("DTRT_CUDA_PATH");
-    const char *folders = arena_printf(g->a, "%s::/usr/local/cuda/lib64", given ? given : "");
-    for (size_t i = 0; i < sizeof name / sizeof *name; i++)
-        for (const char *s = folders;; s++) {
-            size_t n = strcspn(s, ":");
-            void *lib =
-                dlopen(n ? arena_printf(g->a, "%.*s/%s", (int)n, s, name[i]) : name[i], RTLD_NOW);
-            if (lib) return lib;
-            s += n;
-            if (!*s) break;
-        }
-    diag_error(g->d, (Place){0},
-               "libnvrtc.so.13 cannot be opened, and --target cuda needs it to "
-               "compile kernels");
-    diag_hint(g->d, "install NVIDIA's CUDA toolkit (package cuda-nvrtc), or name the folder of the "
-                    "library in the environment variable DTRT_CUDA_PATH");
-    return NULL;
-}
-
-static bool open_nvrtc(Gen *g, Nvrtc *out) {
-#define F(name) #name,
-    static const char *const name[] = {NVRTC_FUNCTIONS(F)};
-#undef F
-    enum { COUNT = sizeof name / sizeof *name };
-    void *at[COUNT], *lib = open_library(g);
-    TRY(lib != NULL);
-    for (uint32_t i = 0; i < COUNT; i++) {
-        at[i] = dlsym(lib, name[i]);
-        if (!at[i])
-            return diag_error(g->d, (Place){0}, "libnvrtc has no function %s: it is too old",
-                              name[i]);
-    }
-    memcpy(out, at, sizeof *out);
-    return true;
-}
-
-static bool compile_failed(Gen *g, const Nvrtc *rtc, nvrtcProgram p, nvrtcResult r, int arch) {
-    size_t n = 0;
-    char *log = NULL;
-    if (rtc->nvrtcGetProgramLogSize(p, &n) == NVRTC_SUCCESS && n) {
-        log = arena_alloc(g->a, n + 1);
-        if (rtc->nvrtcGetProgramLog(p, log) != NVRTC_SUCCESS) log = NULL;
-    }
-    diag_error(g->d, (Place){.file = "kernels.cu"}, "NVRTC could not compile for sm_%d: %s", arch,
-               rtc->nvrtcGetErrorString(r));
-    if (r == NVRTC_ERROR_INVALID_OPTION)
-        diag_hint(g->d,
-                  "does this version of NVRTC know the architecture? CUDA 13 starts at sm_75");
-    if (log && *log) {
-        if (n > LOG_SHOWN) log[LOG_SHOWN] = 0;
-        diag_hint(g->d, "NVRTC said:\n%s", log);
-    }
-    return false;
-}
-
-static bool take_image(Gen *g, const Nvrtc *rtc, nvrtcProgram p, int arch, bool is_text) {
-    size_t n = 0;
-    nvrtcResult r = (is_text ? rtc->nvrtcGetPTXSize : rtc->nvrtcGetCUBINSize)(p, &n);
-    char *bytes = arena_alloc(g->a, n + 1);
-    if (r == NVRTC_SUCCESS) r = (is_text ? rtc->nvrtcGetPTX : rtc->nvrtcGetCUBIN)(p, bytes);
-    if (r != NVRTC_SUCCESS) return compile_failed(g, rtc, p, r, arch);
-    GenImage i = {arch, is_text, bytes, n, 0};
-    VEC_PUSH(g->a, g->image, i);
-    return true;
-}
-
-static bool compile(Gen *g, const Nvrtc *rtc, int arch, bool with_text) {
-    nvrtcProgram p;
-    const char *option[] = {arena_printf(g->a, "--gpu-architecture=sm_%d", arch), "--std=c++17",
-                            "--fmad=false", "-default-device"};
-    nvrtcResult r = rtc->nvrtcCreateProgram(&p, g->kernels, "kernels.cu", 0, NULL, NULL);
-    if (r != NVRTC_SUCCESS)
-        return diag_error(g->d, (Place){0}, "NVRTC: %s", rtc->nvrtcGetErrorString(r));
-    r = rtc->nvrtcCompileProgram(p, sizeof option / sizeof *option, option);
-    bool ok = r == NVRTC_SUCCESS ? take_image(g, rtc, p, arch, false)
-                                 : compile_failed(g, rtc, p, r, arch);
-    if (ok && with_text) ok = take_image(g, rtc, p, arch, true);
-    rtc->nvrtcDestroyProgram(&p);
-    return ok;
-}
-
-static bool compile_all(Gen *g) {
-    Nvrtc rtc;
-    const int *arch = g->o->gpu_arch;
-    uint32_t lowest = 0;
-    TRY(open_nvrtc(g, &rtc));
-    for (uint32_t i = 1; i < g->o->ngpu_arch; i++)
-        if (arch[i] < arch[lowest]) lowest = i;
-    for (uint32_t i = 0; i < g->o->ngpu_arch; i++) TRY(compile(g, &rtc, arch[i], i == lowest));
-    return true;
-}
-#else
-static bool compile_all(Gen *g) {
-    return diag_error(g->d, (Place){0}, "this dtrc was built without the target cuda");
-}
-#endif
-
 bool cg_cuda_images(Gen *g) {
-    return write_kernels(g) && compile_all(g);
+    return write_kernels(g) && cg_nvrtc(g);
 }
 
 void cg_print_images(Gen *g, Text *t) {

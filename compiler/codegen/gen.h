@@ -104,6 +104,8 @@ void cg_cuda_loop(Arena *a, const Graph *g, const Node *n, bool by_columns, bool
 /* Fills kernels and image; after cg_kernels. False after a message. */
 bool cg_cuda_images(Gen *g);
 void cg_print_images(Gen *g, Text *t);
+/* nvrtc.c: fills image from kernels. */
+bool cg_nvrtc(Gen *g);
 
 /* ---- several.c: one text for several sizes ---- */
 /* One text from those at each point; false with the reason in g->one_size. */

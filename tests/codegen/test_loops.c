@@ -205,13 +205,36 @@ void dtrt_cuda_launch(DtrtLaunch *k, DtrtGrid grid, int block, void **args) {
     }
 }
 
+/* Images are the same when they come from $DTRC_CACHE, and made anew when those there are no good.
+ */
+static void check_cache(Gen *g, const char *build) {
+    char *dir = arena_printf(arena, "%s/tests/cache-XXXXXX", build);
+    CHECK(mkdtemp(dir) != NULL);
+    setenv("DTRC_CACHE", dir, 1);
+    CHECK(cg_cuda_images(g));
+    CHECK_EQ(g->image.n, 2); /* a cubin, and the text */
+    for (int empty = 0; empty < 2; empty++) {
+        g->image.n = 0;
+        if (empty)
+            CHECK_EQ(system(arena_printf(arena, "for f in '%s'/*; do : > \"$f\"; done", dir)), 0);
+        GenImage before[2] = {g->image.at[0], g->image.at[1]};
+        CHECK(cg_cuda_images(g));
+        CHECK_EQ(g->image.n, 2);
+        for (uint32_t i = 0; i < g->image.n; i++)
+            CHECK(g->image.at[i].n == before[i].n &&
+                  !memcmp(g->image.at[i].bytes, before[i].bytes, before[i].n));
+    }
+    unsetenv("DTRC_CACHE");
+    CHECK_EQ(system(arena_printf(arena, "rm -r '%s'", dir)), 0);
+}
+
 static bool load_kernels(Gen *g, const char *build) {
     char message[1000] = "";
     g->o = &(const CgOptions){.target = TARGET_CUDA,
                               .include_dir = arena_printf(arena, "%s/include/dtrc", build),
                               .gpu_arch = (const int[]){80},
                               .ngpu_arch = 1};
-    CHECK(cg_cuda_images(g));
+    check_cache(g, build);
     for (uint32_t i = 0; i < g->image.n; i++)
         if (g->image.at[i].is_text)
             module = simt_load(g->image.at[i].bytes, SIMT_CHECKED, NULL, message, sizeof message);
