@@ -52,11 +52,12 @@ typedef struct {
     CuDivider by_tiles, by_across;
 } CuTiles;
 
-/* DtrtLoss, and the node for reports */
+/* DtrtLoss, and the node for reports; parts: chunks of the sum over positions */
 typedef struct {
     long long outer, n, inner, ignore_index;
     float smoothing;
     int label_i32, has_ignore, is_log, node;
+    int parts;
 } CuLoss;
 
 /* Pooling as on images [n, d, h, w, c]; axes that are not there have size 1. */

@@ -55,7 +55,7 @@ void cu_walk_copy(CuWalk w, void *to, const void *from, int elem);
 
 /* Threads of a block that works on a row of n: some ROW_CACHE elements each, if that is enough. */
 static inline int cu_row_threads(int64_t n) {
-    int threads = 64;
+    int threads = 32;
     while (threads < 1024 && (int64_t)threads * 8 < n) threads *= 2;
     return threads;
 }

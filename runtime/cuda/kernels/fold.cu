@@ -11,7 +11,6 @@ static __device__ __forceinline__ double fold_start(int kind) {
 }
 static __device__ __forceinline__ double fold_join(int kind, double acc, double v) {
     if (kind == FOLD_PROD) return acc * v;
-    if (acc != acc) return acc;
     if (kind == FOLD_MIN) return v < acc || v != v ? v : acc;
     return v > acc || v != v ? v : acc;
 }

@@ -1,9 +1,9 @@
 // calls: dtrt_loss_forward dtrt_loss_grad
 /* loss.cu - softmax cross-entropy and negative log-likelihood, and their gradients. Formulas as in
- * runtime/cpu/loss.c. The positions are summed in LOSS_PARTS fixed chunks, one a block, then chunk
- * by chunk. */
+ * runtime/cpu/loss.c. The positions are summed in `parts` fixed chunks, one a block, then chunk by
+ * chunk. */
 
-enum { LOSS_PARTS = 256 };
+enum { LOSS_PARTS = 256 }; /* at most */
 
 /* Labels that count, chunk by chunk. */
 static __device__ double loss_counted[LOSS_PARTS];
@@ -21,7 +21,7 @@ extern "C" __global__ void loss_count(const CuLoss l, const void *labels) {
     __shared__ double part[32];
     const int64_t total = l.outer * l.inner, p = blockIdx.x;
     double count = 0.0;
-    for (int64_t i = total * p / LOSS_PARTS + threadIdx.x; i < total * (p + 1) / LOSS_PARTS;
+    for (int64_t i = total * p / l.parts + threadIdx.x; i < total * (p + 1) / l.parts;
          i += blockDim.x) {
         const int64_t t = index_at(labels, l.label_i32, i);
         if (l.has_ignore && t == l.ignore_index) continue;
@@ -33,10 +33,11 @@ extern "C" __global__ void loss_count(const CuLoss l, const void *labels) {
 }
 
 /* One block of LOSS_PARTS threads. */
-extern "C" __global__ void loss_mean(const double *part, float *loss) {
+extern "C" __global__ void loss_mean(const double *part, int parts, float *loss) {
     __shared__ double shared[32];
-    const double sum = block_sum(part[threadIdx.x], shared);
-    const double count = block_sum(loss_counted[threadIdx.x], shared);
+    const bool on = threadIdx.x < parts;
+    const double sum = block_sum(on ? part[threadIdx.x] : 0.0, shared);
+    const double count = block_sum(on ? loss_counted[threadIdx.x] : 0.0, shared);
     if (threadIdx.x == 0) loss[0] = (float)(sum / count);
 }
 
@@ -66,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     const Team<false> team;
     const int64_t p = blockIdx.x;
     double sum = 0.0;
-    for (int64_t i = l.outer * p / LOSS_PARTS; i < l.outer * (p + 1) / LOSS_PARTS; i++) {
+    for (int64_t i = l.outer * p / l.parts; i < l.outer * (p + 1) / l.parts; i++) {
         const int64_t t = loss_label(l, labels, i);
         if (t < 0) continue;
         const RowPart row(team, x + i * l.n, l.n);
@@ -81,10 +82,11 @@ extern "C" __global__ void __launch_bounds__(1024)
     if (threadIdx.x == 0) parts[p] = sum;
 }
 
-/* dloss / count; every thread of a block of LOSS_PARTS or more has it */
-static __device__ __forceinline__ float loss_scale(const float *dloss, double *part) {
+/* dloss / count; every thread of the block has it */
+static __device__ __forceinline__ float loss_scale(const CuLoss &l, const float *dloss,
+                                                   double *part) {
     double count = 0.0;
-    for (int p = threadIdx.x; p < LOSS_PARTS; p += blockDim.x) count += loss_counted[p];
+    for (int p = threadIdx.x; p < l.parts; p += blockDim.x) count += loss_counted[p];
     return (float)((double)dloss[0] / block_sum(count, part));
 }
 
@@ -95,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     __shared__ double part[32];
     __shared__ float tops[32];
     const Team<false> team;
-    const float scale = loss_scale(dloss, part);
+    const float scale = loss_scale(l, dloss, part);
     const float each = scale * l.smoothing / (float)l.n, hit = scale * (1.0f - l.smoothing);
     for (int64_t i = team.row; i < l.outer; i += team.step) {
         const int64_t t = loss_label(l, labels, i);
@@ -141,9 +143,9 @@ extern "C" __global__ void loss_columns(const CuLoss l, const float *x, const vo
     __shared__ double sums[STRIPES][32], part[32];
     __shared__ float tops[STRIPES][32];
     const int64_t total = l.outer * l.inner, p = blockIdx.x;
-    const int64_t end = total * (p + 1) / LOSS_PARTS;
+    const int64_t end = total * (p + 1) / l.parts;
     double sum = 0.0;
-    for (int64_t i0 = total * p / LOSS_PARTS; i0 < end; i0 += 32) {
+    for (int64_t i0 = total * p / l.parts; i0 < end; i0 += 32) {
         const int64_t i = i0 + (threadIdx.x & 31);
         const int64_t t = i < end ? loss_label(l, labels, i) : -1;
         const LossColumn q(l, i, t >= 0);
@@ -164,7 +166,7 @@ extern "C" __global__ void loss_grad_columns(const CuLoss l, const float *dloss,
     __shared__ double sums[STRIPES][32], part[32];
     __shared__ float tops[STRIPES][32];
     const int64_t total = l.outer * l.inner, step = (int64_t)gridDim.x * 32;
-    const float scale = loss_scale(dloss, part);
+    const float scale = loss_scale(l, dloss, part);
     const float each = scale * l.smoothing / (float)l.n, hit = scale * (1.0f - l.smoothing);
     for (int64_t i0 = (int64_t)blockIdx.x * 32; i0 < total; i0 += step) {
         const int64_t i = i0 + (threadIdx.x & 31);

@@ -1,5 +1,5 @@
-// calls: dtrt_copy dtrt_transpose dtrt_concat dtrt_slice dtrt_slice_add dtrt_slice_grad dtrt_fill dtrt_pad_grad dtrt_scatter_elements dtrt_scatter_nd dtrt_gather_grad dtrt_resize
-/* movement.cu - copies between two strided boxes, transposed tiles, fills. */
+// calls: dtrt_transpose dtrt_concat dtrt_slice dtrt_slice_add dtrt_slice_grad dtrt_pad_grad
+/* movement.cu - copies between two strided boxes, and transposed tiles. */
 
 template <typename T, typename I>
 static __device__ __forceinline__ void copy_items(const CuWalk &w, T *to, const T *from) {
@@ -75,10 +75,4 @@ extern "C" __global__ void move_tiles4(const __grid_constant__ CuTiles q, uint32
 extern "C" __global__ void move_tiles8(const __grid_constant__ CuTiles q, uint64_t *to,
                                        const uint64_t *from) {
     move_tiles<uint64_t>(q, to, from);
-}
-
-extern "C" __global__ void fill8(uint64_t *y, int64_t n, uint64_t value) {
-    const int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
-        y[i] = value;
 }

@@ -48,8 +48,8 @@ static __device__ __forceinline__ float block_max(float v, float *part) {
     return v;
 }
 
-/* A number from the data that must be in [0, limit) is not: the first one that is found is told by
- * the host, and the run ends with status 1. */
+/* A number from the data that must be in [0, limit) is not (a negative limit: in [limit, -limit)):
+ * the first one that is found is told by the host, and the run ends with status 1. */
 static __device__ __forceinline__ void report_range(int node, long long value, long long limit,
                                                     long long position) {
     if (atomicCAS(&cu_report.bad_node, 0, node + 1) != 0) return;

@@ -18,6 +18,22 @@ static __device__ __forceinline__ void reduce_put(const CuReduce &q, float *y, i
         reduce_part[s * q.keep.total + o] = sum;
 }
 
+/* Elements begin, begin + by, .. of an output. Along a single axis, as nearly always, nothing stands
+ * between the loads, so that several are on their way at a time. */
+template <typename I>
+static __device__ __forceinline__ double reduce_range(const CuReduce &q, const float *from,
+                                                      int64_t begin, int64_t end, int by) {
+    double sum = 0.0;
+    if (q.over.first >= 7) {
+        const int64_t stride = q.over.first == 7 ? q.over.from[7] : 0;
+#pragma unroll 4
+        for (int64_t i = begin; i < end; i += by) sum += (double)from[i * stride];
+        return sum;
+    }
+    for (int64_t i = begin; i < end; i += by) sum += (double)from[walk_from<I>(q.over, (I)i)];
+    return sum;
+}
+
 extern "C" __global__ void reduce_each(const __grid_constant__ CuReduce q, const float *x,
                                        float *y) {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
@@ -38,10 +54,8 @@ static __device__ __forceinline__ void reduce_runs(const CuReduce &q, const floa
         const int64_t o = item / q.splits, s = item - o * q.splits;
         const float *from = x + walk_any(q.keep, o);
         const int64_t end = q.over.total * (s + 1) / q.splits;
-        double sum = 0.0;
-        for (int64_t i = q.over.total * s / q.splits + t.lane; i < end; i += t.size)
-            sum += (double)from[walk_from<I>(q.over, (I)i)];
-        sum = t.sum(sum, part);
+        const int64_t begin = q.over.total * s / q.splits + t.lane;
+        const double sum = t.sum(reduce_range<I>(q, from, begin, end, t.size), part);
         if (t.lane == 0) reduce_put(q, y, o, s, sum);
     }
 }
@@ -67,10 +81,8 @@ static __device__ __forceinline__ void reduce_stripes(const CuReduce &q, const f
         const bool on = o < q.keep.total;
         const float *from = x + walk_any(q.keep, on ? o : 0);
         const int64_t end = on ? q.over.total * (s + 1) / q.splits : 0;
-        double sum = 0.0;
-        for (int64_t i = q.over.total * s / q.splits + (threadIdx.x >> 5); i < end; i += STRIPES)
-            sum += (double)from[walk_from<I>(q.over, (I)i)];
-        sum = stripes_sum(sum, part);
+        const int64_t begin = q.over.total * s / q.splits + (threadIdx.x >> 5);
+        const double sum = stripes_sum(reduce_range<I>(q, from, begin, end, STRIPES), part);
         if (threadIdx.x < 32 && on) reduce_put(q, y, o, s, sum);
     }
 }
