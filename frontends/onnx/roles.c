@@ -4,9 +4,9 @@
  *   buffer    mean or variance of a BatchNormalization
  *   constant  integers and booleans; floats from which no gradient can reach an output (all ways
  *             end in comparisons, shapes, indices, conditions); exponents; exporter-made scalars;
- *             floats named and filled like masks, or named like tables of frequencies
- *   param     every other float that is read; --freeze does the rest
- *   frozen    a float that nothing reads
+ *             floats with an infinity among them; floats named and filled like masks, or named like
+ * tables of frequencies param     every other float that is read; --freeze does the rest frozen a
+ * float that nothing reads
  *
  * Constants are known at compile time; all initializers become values, so that the role can be
  * shown.
@@ -91,6 +91,13 @@ static bool is_filled_like_mask(const Tensor *t) {
     return true;
 }
 
+/* No step of an optimizer makes an infinity anything else, but NaN. */
+static bool has_infinity(const Tensor *t) {
+    for (uint64_t i = 0; !t->missing && i < t->count; i++)
+        if (isinf(tensor_real(t, i))) return true;
+    return false;
+}
+
 static bool is_named_constant(const char *name, const Tensor *t) {
     static const char *const masks[] = {"mask", "tril", "causal", NULL};
     static const char *const tables[] = {"inv_freq", "cos_cached", "sin_cached", NULL};
@@ -109,6 +116,7 @@ static Role choose_role(Import *x, const Init *init, bool smooth, uint8_t use) {
         import_note(x, "'%s' is taken for a constant by its name", diag_name(x->tmp, s->name));
         return ROLE_CONST;
     }
+    if (has_infinity(t)) return ROLE_CONST;
     return ROLE_PARAM;
 }
 

@@ -9,6 +9,7 @@ in hard mode too; losses and weights must have the bits of a program compiled fo
   - the last, partial batch of an epoch: the bits of a program compiled for its size that goes on from a checkpoint;
     --drop-last leaves it out;
   - a model with a batch and a length (made here): both differ from what was compiled;
+  - models of newer operators (operator_models.py) with another batch;
   - dimensions whose names try to become code; a library that wants more workspace than was planned;
   - sizes that make no sense, that the budget cannot hold, or that a program does not have: status and message.
 
@@ -29,11 +30,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "traces"))
+import operator_models  # noqa: E402
 from run_traces import DATA, Failed, compile_options, must_run  # noqa: E402
 
 CASES = ["mlp_relu", "dropout_stats", "lenet_mnist", "resnet_frozen_bn", "vit_mini", "bert_mini", "densenet_mini",
          "unet_mini", "lstm_classifier", "autoencoder_mse", "multi_input"]
-MADE = ["sequences", "fixed", "names", "library"]
+MADE = ["sequences", "operators", "fixed", "names", "library"]
 QUICK = ["mlp_relu", "dropout_stats", "resnet_frozen_bn", "vit_mini"]
 COMPILED, SIZES = 8, [1, 5, 8, 13, 32]
 STEPS = "3"
@@ -249,6 +251,21 @@ class Case:
             self.check("too long", self.refused, 2, [f"--dim \"length\" {most + 1}", f"from 1 to {most}"], self.first, "--dim",
                        f"length={most + 1}")
 
+    # ---- newer operators ----
+
+    def other_batch(self, name, model):
+        path = os.path.join(self.work, name.replace(" ", "_") + ".onnx")
+        onnx.save(model, path)
+        first = self.compile(path, ["--loss", "mse", "--batch", str(COMPILED)], "first")
+        for size in (1, 13):
+            want = self.synthetic(self.compile(path, ["--loss", "mse", "--batch", str(size)], "want"))
+            for more in ([], ["--hard"]):
+                self.same(self.synthetic(first, "--batch", str(size), "--budget", "16M", *more), want, "dynamic")
+
+    def run_operators(self):
+        for name, model in operator_models.models():
+            self.check(name, self.other_batch, name, model)
+
     # ---- names that try to become code; a library that wants more than was planned ----
 
     def run_names(self):
@@ -301,7 +318,7 @@ class Case:
 
     def run(self):
         try:
-            {"sequences": self.run_sequences, "fixed": self.run_fixed, "names": self.run_names,
+            {"sequences": self.run_sequences, "operators": self.run_operators, "fixed": self.run_fixed, "names": self.run_names,
              "library": self.run_library}.get(self.name, self.run_trace)()
         except (Failed, OSError, KeyError, ValueError) as e:
             self.problems.append(f"{type(e).__name__}: {e}")
