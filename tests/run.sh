@@ -9,6 +9,7 @@
 #   includes  include directions between rooms
 #   format    clang-format
 #   traces    train the models in tests/data/traces at several budgets, compare with PyTorch
+#   graphs    compile and train every graph in ../shared/graphs at half its memory (half an hour; only when asked for)
 #   sizes     programs at other sizes than they were compiled for
 #   cuda      the same for the target cuda, on stand-ins of NVIDIA's libraries; failures of their calls
 #   ops       operator tests of ONNX (libonnx-testdata), forward
@@ -196,6 +197,10 @@ part() {
             step cuda sh -c 'echo "the headers of CUDA and cuDNN 9 are not installed"; exit 77'
         fi
         ;;
+    graphs)
+        need_build release
+        suite graphs "$python" tests/traces/run_graphs.py --dtrc build/release/bin/dtrc
+        ;;
     ops)
         need_build release
         suite onnx-ops "$python" tests/onnx_ops/run_onnx_ops.py --dtrc build/release/bin/dtrc --at-least 900
@@ -237,7 +242,7 @@ part() {
     fuzz) need_build release && suite fuzz fuzz ;;
     fast) part build && part unit && part includes && part format ;;
     *)
-        say "unknown part '$1': build unit includes format traces cuda sizes ops hostile failures planbench report install dev fuzz fast"
+        say "unknown part '$1': build unit includes format traces graphs cuda sizes ops hostile failures planbench report install dev fuzz fast"
         exit 2
         ;;
     esac
