@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 
+
 FINDINGS, FAILED_CALL, SKIPPED = 86, 4, 77
 
 # Mistake: (modes, what a finding must say; None: the result is wrong instead).
@@ -172,7 +173,9 @@ def names(folder, *rest):
     ours = set().union(*(exports(os.path.join(folder, f)) for f in os.listdir(folder)))
     named = set()
     for archive in archives:
-        text = open(archive, "rb").read()
+        with tempfile.NamedTemporaryFile() as bare:  # debug information names types, too
+            subprocess.run(["objcopy", "--strip-debug", archive, bare.name], check=True)
+            text = open(bare.name, "rb").read()
         named |= set(re.findall(rb"\0((?:cu|cublas|cudnn)[A-Z][a-z][A-Za-z0-9_]*)(?=\0)", text))
     named = sorted(n.decode() for n in named)
     missing = [f"NVIDIA's libraries have no {n}" for n in named if n not in real]
