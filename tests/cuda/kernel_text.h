@@ -48,7 +48,7 @@ static inline int kernel_is_file(const struct dirent *e) {
     size_t n = strlen(e->d_name);
     return n > 3 && !strcmp(e->d_name + n - 3, ".cu");
 }
-/* Names of the files, sorted; the caller frees nothing. */
+/* The files, sorted: as scandir gives them, for the caller to free. */
 static inline int kernel_files(struct dirent ***list) {
     return scandir("runtime/cuda/kernels", list, kernel_is_file, alphasort);
 }

@@ -380,6 +380,7 @@ bool open_kernels(const char *build_dir, const char *const *file) {
     Arena *a = arena_new();
     if (!kernel_open_nvrtc()) {
         printf("skipped: libnvrtc.so cannot be opened\n");
+        arena_free(a);
         return false;
     }
     cu.cuMemcpyDtoDAsync = copy_async;

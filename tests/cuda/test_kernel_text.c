@@ -145,6 +145,11 @@ static int is_host_file(const struct dirent *e) {
     return n > 2 && !strcmp(e->d_name + n - 2, ".c");
 }
 
+static void free_list(struct dirent **file, int n) {
+    for (int i = 0; i < n; i++) free(file[i]);
+    free(file);
+}
+
 static void read_all(Arena *a, Text *kernels, Text *host) {
     struct dirent **file;
     int n = kernel_files(&file);
@@ -156,10 +161,12 @@ static void read_all(Arena *a, Text *kernels, Text *host) {
         CHECK(s && !strncmp(s, "// calls: ", 10)); /* codegen goes by it */
         CHECK(kernel_add(kernels, a, path));
     }
+    free_list(file, n);
     n = scandir("runtime/cuda", &file, is_host_file, alphasort);
     CHECK(n > 10);
     for (int i = 0; i < n; i++)
         CHECK(kernel_add(host, a, arena_printf(a, "runtime/cuda/%s", file[i]->d_name)));
+    free_list(file, n);
 }
 
 /* FNV-1a, 64 bits (Fowler, Noll, Vo; RFC draft-eastlake-fnv). */
@@ -187,6 +194,7 @@ int main(int argc, char **argv) {
     Text kernels, host;
     if (!kernel_open_nvrtc()) {
         printf("skipped: libnvrtc.so cannot be opened\n");
+        arena_free(a);
         return 77;
     }
     text_init(&kernels, a);
@@ -196,11 +204,13 @@ int main(int argc, char **argv) {
     const char *ptx = NULL, *stamp = argc > 1 ? stamp_of(a, argv[1], &kernels, &host) : NULL;
     if (stamp && access(stamp, F_OK) == 0) {
         printf("passed before: %s\n", stamp);
+        arena_free(a);
         return test_end();
     }
     for (size_t i = 0; i < sizeof arch / sizeof *arch; i++)
         ptx = check_arch(a, kernels.at, arch[i]);
     if (ptx) check_launches(ptx, host.at);
     if (stamp && test_end() == 0) file_write(stamp, "", 0);
+    arena_free(a);
     return test_end();
 }
