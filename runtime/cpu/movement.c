@@ -118,6 +118,8 @@ void dtrt_transpose(const void *x, void *y, int nd, const int64_t *dim, const in
     Nest t;
     int64_t total = 1, a = -1;
     assert(nd <= MAX_ND);
+    for (int i = 0; i < nd; i++)
+        if (!dim[i]) return;
     fill_nest(&t, nd, dim, perm, elem);
     for (int i = 0; i < t.nd; i++) {
         total *= t.dim[i];

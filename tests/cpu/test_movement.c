@@ -54,7 +54,7 @@ static void check_transposes(void) {
     const int64_t big[] = {200, 130}, two[] = {1, 0}, ones[] = {1, 5, 1, 1, 7},
                   mix[] = {4, 3, 0, 2, 1};
     const int64_t six[] = {2, 3, 4, 5, 2, 3}, rev[] = {5, 4, 3, 2, 1, 0},
-                  same[] = {0, 1, 2, 3, 4, 5};
+                  same[] = {0, 1, 2, 3, 4, 5}, none[] = {3, 0, 5}, turn[] = {2, 0, 1};
     for (int e = 1; e <= 8; e = e == 1 ? 4 : e * 2) {
         check_transpose(4, nchw, to_nhwc, e);
         check_transpose(4, nchw, to_nchw, e);
@@ -65,6 +65,7 @@ static void check_transposes(void) {
         check_transpose(6, six, rev, e);
         check_transpose(6, six, same, e);
         check_transpose(0, NULL, NULL, e);
+        check_transpose(3, none, turn, e);
     }
 }
 

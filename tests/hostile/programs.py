@@ -21,7 +21,8 @@ def usage(env):
                  ["--loss", "cross-entropy:nokey=1"], ["--loss", "cross-entropy:label_smoothing=7"],
                  ["--optimizer", "magic"], ["--optimizer", "sgd:momentum=x"], ["--optimizer", "adam:betas=0.9"],
                  ["--planner", "best"], ["--effort", "9"], ["--target", "tpu"], ["--init", "zero"], ["--nope"],
-                 ["--threads", "0"], ["second.onnx"], ["-s", "never"]):
+                 ["--threads", "0"], ["--gpu-arch", "80"], ["--gpu-arch", "sm_80,"], ["--gpu-arch", ""],
+                 ["--math", "f16"], ["--target", "cuda", "--threads", "2"], ["second.onnx"], ["-s", "never"]):
         # Last, so that an option without its value is the last word.
         env.refused(env.dtrc, m, "-o", env.path("t"), *args, status=2)
     env.refused(env.dtrc, m, "--freeze", "no_such_*", "--budget", "100%", "-o", env.path("t"), status=(1, 2),
@@ -38,6 +39,22 @@ def usage(env):
             env.refused(env.dtrc, *verb, m, "--budget", "100%", "-o", out, status=2, says="is the model")
             if open(m, "rb").read() != model:
                 raise Failed(f"the model was overwritten: -o {out}")
+
+
+@test
+def cuda_without_driver(env):
+    """A program for a GPU starts on a machine without one, and says what is missing."""
+    m, out = env.save(mlp()), env.path("t")
+    r = env.run(env.dtrc, m, "--target", "cuda", "--gpu-arch", "sm_80", "--budget", "100%", "-o", out)
+    if r.status == 4 and ("built without" in r.err or "libnvrtc" in r.err):
+        raise Skipped("dtrc has no target cuda, or no NVRTC, here")
+    if r.status:
+        raise Failed(f"status {r.status}: {r.err}")
+    r = env.run(out, "--synthetic", "--steps", "1")
+    if r.status == 0:
+        raise Skipped("there is a GPU")
+    if r.status != 4 or "libcuda" not in r.err and "GPU" not in r.err:
+        raise Failed(f"status {r.status}: {r.err}")
 
 
 @test
