@@ -414,8 +414,7 @@ static bool check(Diag *d, const Options *o, int npos) {
         return usage(d, "-d ilp needs --planner ilp or ilp-checkmate");
     if (o->plan.time_limit > 0 && !proves && o->verb != VERB_COMPARE)
         return usage(d, "--time-limit is for --planner ilp and ilp-checkmate");
-    if (o->threads && o->target == TARGET_CUDA)
-        return usage(d, "--threads is for the target cpu");
+    if (o->threads && o->target == TARGET_CUDA) return usage(d, "--threads is for the target cpu");
     TRY(check_report(d, o));
     if (o->verb == VERB_CALIBRATE && !o->costs)
         return usage(d, "calibrate needs --costs FILE: what ./TRAINER --profile FILE wrote");
