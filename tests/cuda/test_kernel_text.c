@@ -4,7 +4,9 @@
  *
  * Compiling takes half a minute of a processor. What has passed leaves its hash in the build folder
  * and is not compiled again: the result depends on the texts, on NVRTC and on this program alone.
- */
+ *
+ *     test_kernel_text BUILD [kernels.cu...]
+ * With files, those are checked instead, which `dtrc --target cuda --emit DIR` writes. */
 #include <unistd.h>
 
 #include "test.h"
@@ -188,14 +190,33 @@ static char *stamp_of(Arena *a, const char *build_dir, const Text *kernels, cons
     return arena_printf(a, "%s/cudasim/cache/%016llx.passed", build_dir, (unsigned long long)h);
 }
 
+static const char *const arch[] = {"sm_75", "sm_80", "sm_90"};
+enum { ARCHS = sizeof arch / sizeof *arch };
+
+/* kernels.cu of programs. */
+static void check_programs(Arena *a, char **file, int n) {
+    for (int i = 0; i < n; i++) {
+        size_t bytes;
+        char *source = file_read(a, file[i], (size_t)1 << 24, &bytes);
+        CHECK(source != NULL);
+        for (size_t k = 0; source && k < ARCHS; k++) check_arch(a, source, arch[k]);
+        printf("%s: %s\n", file[i], test_failed ? "FAILED, or one before" : "ok");
+        fflush(stdout);
+    }
+}
+
 int main(int argc, char **argv) {
-    static const char *const arch[] = {"sm_75", "sm_80", "sm_90"};
     Arena *a = arena_new();
     Text kernels, host;
     if (!kernel_open_nvrtc()) {
         printf("skipped: libnvrtc.so cannot be opened\n");
         arena_free(a);
         return 77;
+    }
+    if (argc > 2) {
+        check_programs(a, argv + 2, argc - 2);
+        arena_free(a);
+        return test_end();
     }
     text_init(&kernels, a);
     text_init(&host, a);
@@ -207,8 +228,7 @@ int main(int argc, char **argv) {
         arena_free(a);
         return test_end();
     }
-    for (size_t i = 0; i < sizeof arch / sizeof *arch; i++)
-        ptx = check_arch(a, kernels.at, arch[i]);
+    for (size_t i = 0; i < ARCHS; i++) ptx = check_arch(a, kernels.at, arch[i]);
     if (ptx) check_launches(ptx, host.at);
     if (stamp && test_end() == 0) file_write(stamp, "", 0);
     arena_free(a);
