@@ -52,7 +52,8 @@ static void open_kernel(const Kernel *x, const char *name, Which which, bool wor
         if (op_def(w->l.body.inst[k].op)->cls == CLS_RANDOM) text_add(w->t, ", uint32_t key%u", k);
     text_add(w->t, "%c) {\n", SYMBOL_PARAMS);
     if (has_random(w))
-        text_str(w->t, "    const uint64_t seed = cu_now.seed, step = cu_now.step;\n");
+        text_str(w->t, "    const uint64_t seed = cu_now.seed, step = cu_now.step;\n"
+                       "    (void)seed, (void)step;\n");
 }
 
 /* The same arguments on the host. */
