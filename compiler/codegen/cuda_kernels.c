@@ -94,7 +94,9 @@ static bool write_kernels(Gen *g) {
     text_add(&t,
              "/* Kernels of a training program made by dtrc, compiled by NVRTC with --std=c++17\n"
              " * --fmad=false -default-device. */\n"
-             "#define CU_SHARES %d\n",
+             "#define CU_SHARES %d\n"
+             "/* A program need not use every function that is here. */\n"
+             "#pragma nv_diag_suppress 177\n",
              g->c->threads);
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
         const char *s = read_source(g, shared[i]);
@@ -102,7 +104,7 @@ static bool write_kernels(Gen *g) {
         add_source(&t, shared[i], s);
     }
     TRY(add_runtime(g, &t));
-    text_str(&t, "\n/* ---- loops of this program ---- */\n");
+    text_str(&t, "\n/* ---- loops of this program ---- */\n#pragma nv_diag_default 177\n");
     for (uint32_t i = 0; i < g->loop_kernels.n; i++)
         cg_print_loop(g, g->loop_kernels.at[i].text, i, &t);
     g->kernels = t.at;

@@ -134,7 +134,7 @@ static void declare_sums(const Loop *w, const char *pad) {
 static void declare_sizes(const Loop *w) {
     text_add(w->t,
              "    const int64_t lead = %s, columns = %s;\n"
-             "    const double rows = (double)lead;\n    (void)rows;\n",
+             "    const double rows = (double)lead;\n    (void)rows, (void)columns;\n",
              loop_product(w, 0, w->l.nlead), loop_product(w, w->l.nlead, w->l.naxis));
 }
 
