@@ -8,7 +8,8 @@
 # A machine that runs a bundle needs: NVIDIA's driver, cuBLAS, cuDNN 9 and NVRTC (folders can be named in
 # DTRT_CUDA_PATH), a C compiler, python3 with numpy. PyTorch is compared with where it is there.
 #
-# Checks: kernels against the CPU target and, bit for bit, against their translation on the CPU; small models
+# Checks: convolutions, products and attention against loops in double; kernels of tests/cudasim bit for bit
+# against their translation on the CPU (those of runtime/cuda: not yet, but for what small models show); small models
 # against PyTorch's traces, with steps replayed, enqueued, static and dynamic the same bits; the same bits from
 # two runs; memory beside the budget; step time and peak of ResNet-50 and GPT-2 at 100, 50 and 30 %, beside
 # PyTorch eager, torch.compile and torch.utils.checkpoint at the same peak.
@@ -25,7 +26,7 @@ build() {
 bundle_libraries() {
     to=$1
     mkdir -p "$to"
-    for file in build/release/bin/dtrc build/release/tests/test_kernels_*; do ldd "$file"; done |
+    for file in build/release/bin/dtrc build/release/tests/test_cuda_conv; do ldd "$file"; done |
         awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
         grep -v -E '/(libc|libm|ld-linux[^/]*|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so' |
         while read -r lib; do
@@ -42,7 +43,8 @@ bundle() {
     mkdir -p "$dir/build/release/bin" "$dir/build/release/tests" "$dir/models" || exit 1
     cp build/release/bin/dtrc "$dir/build/release/bin/"
     cp -r build/release/lib build/release/include "$dir/build/release/"
-    cp build/release/tests/test_kernels_* build/release/tests/cudasim_gpu "$dir/build/release/tests/"
+    cp build/release/tests/test_cuda_conv build/release/tests/test_cuda_matmul build/release/tests/test_cuda_attention \
+        build/release/tests/cudasim_gpu "$dir/build/release/tests/"
     mkdir -p "$dir/runtime/cuda" "$dir/runtime/core" "$dir/tests/data"
     cp -r runtime/cuda/kernels runtime/cuda/params.h "$dir/runtime/cuda/"
     cp runtime/core/*.h "$dir/runtime/core/"
@@ -97,10 +99,10 @@ print(":".join(f for d in site.getsitepackages() for f in sorted(glob.glob(d + "
     fi
     command -v nvidia-smi >/dev/null &&
         row device - "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -n 1)"
-    for kind in rows movement images; do
-        timed 40 "kernels, $kind" env DTRC_GPU=1 "$release/tests/test_kernels_$kind" "$release"
+    for kind in conv matmul attention; do
+        timed 40 "calls: $kind" "$release/tests/test_cuda_$kind" "$release"
     done
-    timed 40 "translation of other kernels" "$release/tests/cudasim_gpu" "$release"
+    timed 60 "kernels and their translation" "$release/tests/cudasim_gpu" "$release"
     timed 120 "small models" "$python" tests/traces/run_cuda.py --dtrc "$release/bin/dtrc" --gpu --jobs 4 \
         mlp_relu lenet_mnist resnet_mini unet_mini mobilenetv2_mini gpt_mini vit_mini lstm_classifier dropout_stats
     "$python" tests/gpu/bench.py --dtrc "$release/bin/dtrc" --models "$models" --seconds 240 >/tmp/dtrc-gpu-$$ 2>&1 || failed=1
