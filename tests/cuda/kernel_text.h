@@ -9,17 +9,6 @@
 
 #include "base.h"
 
-static const char kernel_prologue[] = "typedef signed char int8_t;\n"
-                                      "typedef unsigned char uint8_t;\n"
-                                      "typedef int int32_t;\n"
-                                      "typedef unsigned int uint32_t;\n"
-                                      "typedef long long int64_t;\n"
-                                      "typedef unsigned long long uint64_t;\n"
-                                      "#define INT32_MAX 0x7fffffff\n"
-                                      "#define INFINITY __int_as_float(0x7f800000)\n"
-                                      "#define NAN __int_as_float(0x7fffffff)\n"
-                                      "#define CU_SHARES 16384\n";
-
 /* Appends a file without its #include lines. */
 static inline bool kernel_add(Text *t, Arena *a, const char *path) {
     size_t n;
@@ -37,8 +26,9 @@ static inline bool kernel_add(Text *t, Arena *a, const char *path) {
 
 /* What all kernels see. */
 static inline bool kernel_head(Text *t, Arena *a) {
-    text_str(t, kernel_prologue);
-    return kernel_add(t, a, "runtime/cuda/params.h") &&
+    text_str(t, "#define CU_SHARES 16384\n");
+    return kernel_add(t, a, "runtime/cuda/kernels/types.cuh") &&
+           kernel_add(t, a, "runtime/cuda/params.h") &&
            kernel_add(t, a, "runtime/core/dtrt_math.h") &&
            kernel_add(t, a, "runtime/core/dtrt_vecmath.h") &&
            kernel_add(t, a, "runtime/cuda/kernels/prelude.cuh");
