@@ -19,7 +19,7 @@
 #   report    pages of dtrc plan and dtrc compare in headless Chromium (skipped where it does not run)
 #   install   install to a folder, compile and train from there
 #   dev       the same unit tests, some traces and the hostile tests under ASan and UBSan
-#   fuzz      each fuzz target for FUZZ_SECONDS (default 20)
+#   fuzz      each fuzz target for FUZZ_SECONDS (default 10)
 #   fast      build, unit, includes, format
 # Missing Debian packages are installed when root, else listed. Logs: build/logs. The last line sums up:
 # "N passed, N failed, N skipped"; the exit status is 1 when anything failed.
@@ -164,7 +164,7 @@ fuzz() {
         corpus=build/fuzz/corpus/$fuzzer
         mkdir -p "$corpus"
         # Messages about broken input are not of interest: stdout and stderr of the target are closed.
-        if timeout 300 "$target" -max_total_time="${FUZZ_SECONDS:-20}" -timeout=10 -rss_limit_mb=1024 -close_fd_mask=3 \
+        if timeout 300 "$target" -max_total_time="${FUZZ_SECONDS:-10}" -timeout=10 -rss_limit_mb=1024 -close_fd_mask=3 \
             -artifact_prefix="$corpus-" "$corpus" "build/fuzz/seeds/$fuzzer" >"$logs/$fuzzer.log" 2>&1; then
             echo "pass $fuzzer: $(tail -n 1 "$logs/$fuzzer.log")"
         else

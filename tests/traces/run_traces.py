@@ -9,7 +9,8 @@ For each case the program is compiled with the loss, optimizer and frozen weight
   - by planner static, the default, at 100 %, 50 % and 30 % and at its smallest budget,
   - by every other planner at the smallest budget that works for it; two cases by planner ilp too,
   - the program of 100 % in dynamic mode at 100 %, 70 %, 50 % and 30 % and at the smallest budget that
-    works there (one below it must end with status 3 and name it), by each heuristic at the smallest,
+    works there (one below it must end with status 3 and name it), by each heuristic at the
+    smallest (deep networks; with --full all),
 and run on the stored batches.  The run at 100 % must match losses, weights and gradients of PyTorch
 (check_trace.py has the tolerances), and its gradients finite differences.  Every other run, hard mode included, must give the same
 bits.  No run may use more than its budget.  dropout_stats has random masks: its
@@ -242,7 +243,8 @@ class Case:
             self.check(f"dynamic, {percent} %", self.at_dynamic, trainer, peak * percent // 100, low)
         self.check("dynamic, smallest", self.at_dynamic, trainer, low, low)
         self.check("dynamic, smallest, hard mode", self.at_dynamic, trainer, low, low, "--hard")
-        for h in [] if self.opt.quick else HEURISTICS:
+        deep = self.opt.full or (self.name in MUST_RECOMPUTE and not self.opt.quick)
+        for h in HEURISTICS if deep else []:
             own = self.check(f"dynamic, 1 byte, {h}", self.dynamic_refusal, trainer, 1, "--heuristic", h)
             if own:
                 self.check(f"dynamic, smallest, {h}", self.at_dynamic, trainer, own, own, "--heuristic", h)
