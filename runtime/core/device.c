@@ -17,7 +17,6 @@ static bool is_data(const DtrtTensor *t) {
     return t->role == DTRT_INPUT || t->role == DTRT_TARGET;
 }
 
-/* The compiled sizes and those of this run differ: room for the larger. */
 static uint64_t staging_bytes(const Runtime *rt, uint32_t i) {
     uint64_t n = is_data(&rt->p->tensor[i]) ? rt->p->tensor[i].bytes : 0;
     return (n + DTRT_ALIGN - 1) / DTRT_ALIGN * DTRT_ALIGN;

@@ -92,6 +92,8 @@ void *cu_library(const char *what, const char *const *names);
 /* Fills n pointers from symbols; false after a message. */
 bool cu_symbols(void *library, const char *what, const char *const *name, void **to, uint32_t n);
 
+/* False after a message unless r is success. */
+bool cu_good(CUresult r, const char *what);
 /* Ends the run with a message (status 4) unless r is success. `what`: the call. */
 void cu_check(CUresult r, const char *what);
 /* "error: ..." with the node that runs, then the run ends with status 4. */

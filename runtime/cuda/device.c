@@ -2,8 +2,6 @@
 #include "cu.h"
 #include "libraries.h"
 
-#include <inttypes.h>
-
 static CUdeviceptr address(const void *at) {
     return (CUdeviceptr)(uintptr_t)at;
 }
@@ -39,11 +37,7 @@ static void release_host(void *at) {
 }
 
 static Status done(CUresult r, const char *what) {
-    const char *name = NULL;
-    if (r == CUDA_SUCCESS) return ST_OK;
-    cu.cuGetErrorName(r, &name);
-    dtrt_error("%s failed: %s", what, name ? name : "CUDA error");
-    return ST_MACHINE;
+    return cu_good(r, what) ? ST_OK : ST_MACHINE;
 }
 
 /* On the step's stream, so that copies and steps keep their order. */

@@ -91,8 +91,7 @@ static const char *error_text(CUresult r) {
     return line;
 }
 
-/* False after a message. */
-static bool is_good(CUresult r, const char *what) {
+bool cu_good(CUresult r, const char *what) {
     if (r == CUDA_SUCCESS) return true;
     dtrt_error("%s failed: %s", what, error_text(r));
     return false;
@@ -140,8 +139,8 @@ static bool open_device(void) {
         dtrt_hint("nvidia-smi lists those of the machine; CUDA_VISIBLE_DEVICES may hide them");
         return false;
     }
-    if (!is_good(r, "starting the CUDA driver")) return false;
-    if (!is_good(cu.cuDeviceGet(&cu_device.device, 0), "cuDeviceGet")) return false;
+    if (!cu_good(r, "starting the CUDA driver")) return false;
+    if (!cu_good(cu.cuDeviceGet(&cu_device.device, 0), "cuDeviceGet")) return false;
     cu.cuDeviceGetName(cu_device.name, sizeof cu_device.name, cu_device.device);
     cu_device.arch = 10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
                      attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
@@ -150,10 +149,10 @@ static bool open_device(void) {
 }
 
 static bool open_context(void) {
-    return is_good(cu.cuDevicePrimaryCtxRetain(&cu_device.context, cu_device.device),
+    return cu_good(cu.cuDevicePrimaryCtxRetain(&cu_device.context, cu_device.device),
                    "opening a context on the GPU") &&
-           is_good(cu.cuCtxSetCurrent(cu_device.context), "cuCtxSetCurrent") &&
-           is_good(cu.cuStreamCreate(&cu_device.stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+           cu_good(cu.cuCtxSetCurrent(cu_device.context), "cuCtxSetCurrent") &&
+           cu_good(cu.cuStreamCreate(&cu_device.stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
@@ -196,10 +195,10 @@ static Status load_kernels(Runtime *rt) {
         dtrt_hint("compile the model with --gpu-arch sm_%d", cu_device.arch);
         return ST_MACHINE;
     }
-    if (!is_good(r, "loading the program's kernels") ||
-        !is_good(cu.cuModuleGetGlobal(&cu_device.now, &now, cu_device.module, "cu_now"),
+    if (!cu_good(r, "loading the program's kernels") ||
+        !cu_good(cu.cuModuleGetGlobal(&cu_device.now, &now, cu_device.module, "cu_now"),
                  "cuModuleGetGlobal(cu_now)") ||
-        !is_good(cu.cuModuleGetGlobal(&cu_device.report, &report, cu_device.module, "cu_report"),
+        !cu_good(cu.cuModuleGetGlobal(&cu_device.report, &report, cu_device.module, "cu_report"),
                  "cuModuleGetGlobal(cu_report)"))
         return ST_MACHINE;
     if (now == sizeof(CuStep) && report == sizeof(CuReport)) return ST_OK;

@@ -28,7 +28,8 @@ static struct {
     CUevent start, end; /* of a node, for profiles */
     uint64_t plain[2];  /* steps of each size that ran uncaptured */
     CUgraphExec graph[2];
-    bool no_graph, capturing; /* it could not be made */
+    bool no_graph;  /* it could not be made */
+    bool capturing; /* now */
 } step;
 
 void cu_step_interrupted(void) {
