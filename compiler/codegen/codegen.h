@@ -18,7 +18,8 @@ typedef struct {
     uint64_t seed;                     /* --init */
     const char *init;                  /* keep, kaiming, xavier */
     const char *include_dir, *lib_dir; /* of the runtime */
-    /* the target cuda: kernels for these architectures (80 for sm_80), text for the lowest */
+    /* the target cuda: kernels for these architectures (80 for sm_80), ascending; text for the
+     * first */
     const int *gpu_arch;
     uint32_t ngpu_arch;
     bool tf32;            /* convolutions and products may round their inputs to TF32 */

@@ -165,12 +165,8 @@ static bool compile(Gen *g, const Nvrtc *rtc, int arch, bool with_text) {
 
 bool cg_nvrtc(Gen *g) {
     Nvrtc rtc;
-    const int *arch = g->o->gpu_arch;
-    uint32_t lowest = 0;
     TRY(open_nvrtc(g, &rtc));
-    for (uint32_t i = 1; i < g->o->ngpu_arch; i++)
-        if (arch[i] < arch[lowest]) lowest = i;
-    for (uint32_t i = 0; i < g->o->ngpu_arch; i++) TRY(compile(g, &rtc, arch[i], i == lowest));
+    for (uint32_t i = 0; i < g->o->ngpu_arch; i++) TRY(compile(g, &rtc, g->o->gpu_arch[i], i == 0));
     return true;
 }
 #else

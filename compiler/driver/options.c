@@ -226,7 +226,7 @@ static bool parse_target(Diag *d, const char *v, Target *out) {
     return usage(d, "--target %s: expected cpu, cuda or null", v);
 }
 
-/* "sm_80,sm_90" */
+/* "sm_80,sm_90": ascending, each once. */
 static bool parse_archs(Diag *d, const char *v, Options *o) {
     enum { MOST = sizeof o->gpu_arch / sizeof *o->gpu_arch };
     o->ngpu_arch = 0;
@@ -236,7 +236,11 @@ static bool parse_archs(Diag *d, const char *v, Options *o) {
         if (n < 50 || n > 999 || (*end && *end != ',') || o->ngpu_arch == MOST)
             return usage(d, "--gpu-arch %s: expected at most %d architectures such as sm_80,sm_90",
                          v, (int)MOST);
-        o->gpu_arch[o->ngpu_arch++] = (int)n;
+        uint32_t at = o->ngpu_arch;
+        while (at && o->gpu_arch[at - 1] > n) at--;
+        if (at && o->gpu_arch[at - 1] == n) continue;
+        memmove(&o->gpu_arch[at + 1], &o->gpu_arch[at], (o->ngpu_arch++ - at) * sizeof(int));
+        o->gpu_arch[at] = (int)n;
     }
     return true;
 }
