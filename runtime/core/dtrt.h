@@ -193,7 +193,7 @@ typedef struct {
     /* A target whose memory the host does not see; NULL: the processor itself. */
     const struct DtrtDevice *device;
     uint32_t nimage;
-    const DtrtImage *image; /* cubins, then text */
+    const DtrtImage *image; /* by architecture */
     bool tf32;              /* convolutions and products may round their inputs to TF32 */
 } DtrtProgram;
 
