@@ -133,6 +133,15 @@ char *arena_printf(Arena *a, const char *fmt, ...) {
     return p;
 }
 
+bool arena_owns(const Arena *a, const void *at) {
+    uintptr_t x = (uintptr_t)at;
+    for (const Block *b = a->head; b; b = b->next) {
+        uintptr_t start = (uintptr_t)b + HEADER;
+        if (x >= start && x - start < b->used) return true;
+    }
+    return false;
+}
+
 size_t arena_bytes(const Arena *a) {
     return a->taken;
 }

@@ -27,6 +27,7 @@ char *arena_str(Arena *a, const char *s);
 char *arena_strn(Arena *a, const char *s, size_t n);
 char *arena_printf(Arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 char *arena_vprintf(Arena *a, const char *fmt, va_list ap);
+bool arena_owns(const Arena *a, const void *at);  /* does it lie in a piece of this arena? */
 size_t arena_bytes(const Arena *a);               /* bytes taken from the system so far */
 void arena_on_oom(void (*handler)(size_t bytes)); /* must not return */
 void arena_fail_at(uint64_t nth); /* tests: the nth block request from now fails; 0 = never */

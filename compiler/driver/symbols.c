@@ -22,10 +22,11 @@ static const int64_t checks[2][2] = {{42, -2}, {-8, 4}};
 
 typedef struct {
     Arena *a;
+    Arena *scratch; /* of the forward graphs of one grid */
     const Options *o;
     const Work *w;
     Sizes s;
-    const Graph *forward[SIZES_MAX_COEFS + SIZES_MAX_CHECKS];
+    const Graph *forward[SIZES_MAX_COEFS]; /* at points of the grid */
     const char *why;
 } Describe;
 
@@ -57,26 +58,33 @@ static OnnxOptions options_at(Describe *x, const int64_t *at) {
     return o;
 }
 
-static Graph *import_at(Describe *x, Diag *d, const int64_t *at) {
+static Graph *import_at(Describe *x, Arena *a, Diag *d, const int64_t *at) {
     OnnxOptions o = options_at(x, at);
-    diag_init(d, x->a, NULL);
-    Graph *g = onnx_import(x->a, d, x->o->model, &o, NULL);
+    diag_init(d, a, NULL);
+    Graph *g = onnx_import(a, d, x->o->model, &o, NULL);
     return g && train_roles(g, d, x->o->rule, x->o->nrule) ? g : NULL;
 }
 
 /* Forward graph and step of point k. */
-static bool stages_at(Describe *x, uint32_t k) {
+static bool build_at(Describe *x, Arena *a, uint32_t k) {
     Diag d;
-    Graph *f = import_at(x, &d, x->s.point[k]), *net = NULL, *step = NULL;
-    if (f) net = simplify_forward(x->a, &d, f);
-    if (net && !d.errors) step = train_build(x->a, &d, net, &x->w->loss, &x->w->opt);
+    Graph *f = import_at(x, a, &d, x->s.point[k]), *net = NULL, *step = NULL;
+    if (f) net = simplify_forward(a, &d, f);
+    if (net && !d.errors) step = train_build(a, &d, net, &x->w->loss, &x->w->opt);
     if (!step || d.errors) {
         x->why = first_line(x->a, &d, x->o->model);
         return false;
     }
-    x->forward[k] = f;
-    x->s.step[k] = simplify_step(x->a, step);
+    x->forward[k] = ir_copy(x->scratch, f, a);
+    x->s.step[k] = ir_copy(x->a, simplify_step(a, step), a);
     return true;
+}
+
+static bool stages_at(Describe *x, uint32_t k) {
+    Arena *a = arena_new();
+    bool ok = build_at(x, a, k);
+    arena_free(a);
+    return ok;
 }
 
 /* ---- one grid ---- */
@@ -91,15 +99,22 @@ static bool grid_agrees(Describe *x) {
     return true;
 }
 
-static Graph *step_at(Describe *x, const int64_t *at, const Graph *data) {
-    return sizes_instance(x->a, &x->s, x->s.step, at, data, &x->why);
+/* x->why outlives the arena. */
+static Graph *instance_at(Describe *x, Arena *a, const Graph *const *grid, const int64_t *at,
+                          const Graph *data) {
+    Graph *g = sizes_instance(a, &x->s, grid, at, data, &x->why);
+    if (!g) x->why = arena_str(x->a, x->why);
+    return g;
 }
 
-/* Does the step at these values have the shapes that inference gives it, and no empty tensor? */
-static bool makes_sense(Describe *x, const int64_t *at) {
+static Graph *step_at(Describe *x, Arena *a, const int64_t *at, const Graph *data) {
+    return instance_at(x, a, x->s.step, at, data);
+}
+
+static bool is_sound(Describe *x, Arena *a, const int64_t *at) {
     Diag d;
-    diag_init(&d, x->a, NULL);
-    Graph *g = step_at(x, at, NULL);
+    diag_init(&d, a, NULL);
+    Graph *g = step_at(x, a, at, NULL);
     if (!g) return false;
     for (ValueId v = 0; v < g->nvalue; v++) {
         uint64_t n = 0, before = value_count(x->s.step[0], v);
@@ -109,23 +124,38 @@ static bool makes_sense(Describe *x, const int64_t *at) {
     return !x->why;
 }
 
-/* A point off the grid: the model imported there is what the polynomials say. */
-static bool check_at(Describe *x, const int64_t *at) {
+/* Does the step at these values have the shapes that inference gives it, and no empty tensor? */
+static bool makes_sense(Describe *x, const int64_t *at) {
+    Arena *a = arena_new();
+    bool ok = is_sound(x, a, at);
+    arena_free(a);
+    return ok;
+}
+
+/* The model imported at a point off the grid is what the polynomials say. */
+static bool import_agrees(Describe *x, Arena *a, const int64_t *at) {
     Diag d;
-    Graph *f = import_at(x, &d, at);
+    Graph *f = import_at(x, a, &d, at);
     if (!f) {
         x->why = first_line(x->a, &d, x->o->model);
         return false;
     }
     x->why = sizes_difference(x->a, x->forward[0], f);
     TRY(!x->why);
-    Graph *g = sizes_instance(x->a, &x->s, x->forward, at, NULL, &x->why);
+    Graph *g = instance_at(x, a, x->forward, at, NULL);
     TRY(g);
     x->why = "a size is no polynomial of it";
-    TRY(ir_digest(g) == ir_digest(f) && makes_sense(x, at));
+    return ir_digest(g) == ir_digest(f);
+}
+
+static bool check_at(Describe *x, const int64_t *at) {
+    Arena *a = arena_new();
+    bool ok = import_agrees(x, a, at);
+    arena_free(a);
+    TRY(ok && makes_sense(x, at));
     uint32_t k = x->s.npoint;
     memcpy(x->s.point[k], at, sizeof x->s.point[k]);
-    x->s.step[k] = step_at(x, at, NULL);
+    x->s.step[k] = step_at(x, x->a, at, NULL);
     x->s.npoint++;
     return x->s.step[k] != NULL;
 }
@@ -190,7 +220,7 @@ static bool take_values(Describe *x, const Graph *natural, Graph **out) {
     int64_t at[SIZES_MAX_SYMBOLS] = {0};
     for (uint32_t i = 0; i < x->s.nsym; i++) at[i] = x->s.sym[i].value;
     TRY(makes_sense(x, at));
-    *out = step_at(x, at, natural);
+    *out = step_at(x, x->a, at, natural);
     return *out != NULL;
 }
 
@@ -204,7 +234,10 @@ static bool try_symbols(Describe *x, const Graph *natural, Graph **out) {
             x->s.sym[i].degree = x->s.nsym > 1 && x->s.sym[i].batch ? 1 : 2;
         }
         sizes_grid(&x->s);
-        if (grid_agrees(x) && checks_hold(x) && take_values(x, natural, out)) {
+        x->scratch = arena_new();
+        bool holds = grid_agrees(x) && checks_hold(x);
+        arena_free(x->scratch);
+        if (holds && take_values(x, natural, out)) {
             for (uint32_t i = 0; i < x->s.nsym; i++) fill_range(x, i);
             bound_by_constants(x);
             return true;

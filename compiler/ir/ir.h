@@ -173,6 +173,11 @@ void ir_attr_f(Graph *g, NodeId n, AttrKey k, double v);
 void ir_attr_ints(Graph *g, NodeId n, AttrKey k, const int64_t *v, uint32_t count);
 void ir_attr_copy(Graph *g, NodeId to, const Attr *attr, uint32_t nattr);
 
+/* ---- copy.c ---- */
+/* A copy in `a` that outlives `from`: what lies in that arena is copied, what lies elsewhere is
+ * shared with g. */
+Graph *ir_copy(Arena *a, const Graph *g, const Arena *from);
+
 /* ---- query.c ------------------------------------------------------------------------------ */
 const Attr *ir_attr(const Node *n, AttrKey k); /* NULL when absent */
 const Attr *attr_find(const Attr *attr, uint32_t nattr, AttrKey k);

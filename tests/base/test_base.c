@@ -46,6 +46,8 @@ static void test_arena(void) {
     CHECK_STR(arena_printf(a, "%s-%d", "x", 7), "x-7");
     CHECK_STR(arena_strn(a, "hello", 2), "he");
     CHECK(arena_bytes(a) > 1 << 21);
+    CHECK(arena_owns(a, p) && arena_owns(a, q + 1000) && arena_owns(a, r + (1 << 20) + 7));
+    CHECK(!arena_owns(a, "abc") && !arena_owns(a, NULL) && !arena_owns(a, r + (1 << 23)));
     VEC(uint32_t) v = {0};
     for (uint32_t i = 0; i < 1000; i++) VEC_PUSH(a, v, i * i);
     CHECK_EQ(v.n, 1000);

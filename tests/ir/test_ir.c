@@ -66,6 +66,23 @@ static void test_round_trip(void) {
     CHECK_STR(diag.log.at, "");
 }
 
+/* A copy prints the same when the arena of the original is gone and its bytes are others' (ASan
+ * sees what was forgotten), and shares what does not lie in that arena. */
+static void test_copy(void) {
+    fresh();
+    Arena *other = arena_new();
+    Graph *g = ir_parse(other, &diag, "g.ir", golden);
+    g->node[0].onnx = "Literal";
+    const Graph *shared = ir_copy(arena, g, arena), *copy = ir_copy(arena, g, other);
+    CHECK(shared->node[0].name == g->node[0].name && shared->value != g->value);
+    CHECK(copy->node[0].name != g->node[0].name && copy->node[0].onnx == g->node[0].onnx);
+    CHECK(arena_owns(other, g->node) && !arena_owns(other, copy->node));
+    const char *before = print(g);
+    arena_free(other);
+    CHECK_STR(print(copy), before);
+    CHECK(strstr(before, "Literal") && ir_verify(&diag, copy));
+}
+
 /* Cut anywhere, the text is refused or read, and nothing is touched that is not there (ASan). */
 static void test_cuts(void) {
     for (size_t n = 0; n < sizeof golden; n++) {
@@ -243,6 +260,7 @@ static void test_queries(void) {
 
 int main(void) {
     test_round_trip();
+    test_copy();
     test_cuts();
     test_bad_texts();
     test_verify_texts();
