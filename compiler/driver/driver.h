@@ -100,6 +100,8 @@ bool pipeline_budget(Diag *d, const char *option, const char *text, uint64_t pea
 typedef VEC(uint64_t) Budgets;
 /* The same for a list such as "100%,60%,2G": ascending, each once. */
 bool pipeline_budgets(Arena *a, Diag *d, const char *list, uint64_t peak, Budgets *out);
+/* simplify_step, and what the target wants of the order. */
+Graph *pipeline_fuse(Arena *a, const Options *o, const Graph *step);
 /* One plan, verified, and how long that took. A step that has its costs and limits. */
 PlanStatus pipeline_plan(Arena *a, Diag *d, const Options *o, const Work *w, const PlanOptions *po,
                          const Plan **out, double *ms);

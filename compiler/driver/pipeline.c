@@ -86,6 +86,11 @@ static bool choose_loss(Arena *a, Diag *d, const Options *o, const Graph *g, Los
     return train_parse_loss(d, a, scalar ? "output" : "cross-entropy", loss);
 }
 
+Graph *pipeline_fuse(Arena *a, const Options *o, const Graph *step) {
+    Graph *g = simplify_step(a, step);
+    return o->target == TARGET_CUDA ? train_join_updates(a, g) : g;
+}
+
 static int build_step(Arena *a, Diag *d, const Options *o, Work *w) {
     if (w->is_trace || w->forward->loss != NO_ID) { /* or a text graph of a whole step */
         w->step = w->forward;
@@ -110,7 +115,7 @@ static int build_step(Arena *a, Diag *d, const Options *o, Work *w) {
     must_verify(d, step, "train");
     dump(a, o, ST_TRAIN, step);
     if (o->stop == ST_TRAIN) return EXIT_DONE;
-    w->step = simplify_step(a, step);
+    w->step = pipeline_fuse(a, o, step);
     must_verify(d, w->step, "fuse");
     describe_sizes(a, d, o, w);
     must_verify(d, w->step, "sizes");

@@ -76,7 +76,7 @@ static bool build_at(Describe *x, Arena *a, uint32_t k) {
         return false;
     }
     x->forward[k] = ir_copy(x->scratch, f, a);
-    x->s.step[k] = ir_copy(x->a, simplify_step(a, step), a);
+    x->s.step[k] = ir_copy(x->a, pipeline_fuse(a, x->o, step), a);
     return true;
 }
 

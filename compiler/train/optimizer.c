@@ -75,8 +75,7 @@ static void insert_updates(Graph *g, Arena *scratch, const ValueId *grad, const 
     place(g, scratch, first, after.at);
 }
 
-/* A copy that may grow: arrays are new, what they point to is shared and never written. */
-static Graph *copy_graph(Arena *a, const Graph *old) {
+Graph *step_copy(Arena *a, const Graph *old) {
     Graph *g = ARENA_NEW(a, Graph);
     *g = *old;
     g->arena = a;
@@ -93,7 +92,7 @@ static Graph *copy_graph(Arena *a, const Graph *old) {
 }
 
 Graph *train_build(Arena *a, Diag *d, const Graph *fwd, const LossSpec *loss, const OptSpec *opt) {
-    Graph *g = copy_graph(a, fwd);
+    Graph *g = step_copy(a, fwd);
     Arena *scratch = arena_new();
     ValueId *grad = NULL;
     bool ok = loss_build(g, d, loss) && ad_build(g, d, scratch, &grad);

@@ -56,4 +56,7 @@ bool train_roles(Graph *g, Diag *d, const RoleRule *rules, uint32_t n);
  * the shape the loss wants. */
 Graph *train_build(Arena *a, Diag *d, const Graph *fwd, const LossSpec *loss, const OptSpec *opt);
 
+/* waiting.c: the step with small updates side by side, after simplify_step. */
+Graph *train_join_updates(Arena *a, const Graph *step);
+
 #endif

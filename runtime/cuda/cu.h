@@ -105,8 +105,9 @@ int cu_node(void);
 void cu_watch_open(void *driver);
 void cu_watch_block(const Runtime *rt); /* the block, and persistent storages from here on */
 void cu_watch_begin(const Runtime *rt); /* of a step */
-/* Before run r, and the drop of a storage; the end of a step ends what still lives. */
-void cu_watch_run(const Runtime *rt, const DtrtRun *r);
+/* Before n runs whose work is one, and the drop of a storage; the end of a step ends what still
+ * lives. */
+void cu_watch_runs(const Runtime *rt, const DtrtRun *const *r, uint32_t n);
 void cu_watch_drop(const Runtime *rt, int32_t storage, uint64_t at);
 void cu_watch_end(void);
 void cu_watch_free_work(void);               /* what follows touches any live bytes */
@@ -118,6 +119,13 @@ Status cu_step(Runtime *rt);
 void cu_run(Runtime *rt, uint32_t node, void *const *ptr);
 void cu_step_interrupted(void); /* a call inside it ends the run */
 void cu_step_free(void);
+
+/* ---- optim.c ---- */
+/* dtrt_sgd and dtrt_adam between begin and end may be launched at end. order: CuUpdate.order of the
+ * next one; without it its gradient is not looked at. */
+void cu_updates_begin(void);
+void cu_updates_order(int order);
+void cu_updates_end(void);
 
 /* ---- launch.c: kernels of the program's module ---- */
 /* CU_LAUNCH(softmax_rows, cu_blocks(rows, 1), 256, &x, &y, &rows): addresses of variables of

@@ -15,8 +15,8 @@ typedef struct {
 /* What a step found, in the module's variable cu_report: zeros when it begins. The first finding of
  * each kind stays. */
 typedef struct {
-    int nonfinite;      /* 1 + the parameter tensor whose gradient is not finite; from then
-                           on updates change nothing */
+    int nonfinite;      /* the largest CuUpdate.order whose gradient is not finite; from then on
+                           updates change nothing */
     int loss_nonfinite; /* 1: the loss is not, and updates change nothing either */
     int bad_node;       /* 1 + the node that found a number out of range */
     float loss;
@@ -26,6 +26,22 @@ typedef struct {
 } CuReport;
 
 /* ---- arguments of kernels (walk.h makes them) ---- */
+
+/* Parameter updates of one launch, as many as its 4 KiB of arguments hold. Their elements are
+ * chunks of one grid: those of tensor i are first .. first of the next - 1. */
+enum { CU_UPDATES = 84, CU_UPDATE_CHUNK = 2048 };
+typedef struct {
+    float *w;
+    const float *g;
+    float *m, *v; /* NULL: the rule has none */
+    long long n;
+    int first;
+    int order; /* the earlier in the step, the larger; 0: its gradient is not looked at */
+} CuUpdate;
+typedef struct {
+    int count, chunks, decoupled, pad;
+    CuUpdate at[CU_UPDATES];
+} CuUpdates;
 
 /* Division of numbers below 2^31 by a constant, as a product. */
 typedef struct {

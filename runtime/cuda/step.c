@@ -103,6 +103,12 @@ static void copy_in(const Runtime *rt) {
     cu_check(cu.cuStreamWaitEvent(cu_device.stream, step.copied, 0), "cuStreamWaitEvent");
 }
 
+/* Of the run at a place of the schedule; NULL: a drop. */
+static const DtrtNode *node_of(const Runtime *rt, uint32_t step) {
+    int32_t run = rt->s->step[step].run;
+    return run < 0 ? NULL : &rt->p->node[rt->s->run[run].node];
+}
+
 static Status read_report(Runtime *rt) {
     CuReport *r = &step.frame->report;
     cu_watch_free_work();
@@ -124,9 +130,10 @@ static Status read_report(Runtime *rt) {
     }
     if (r->loss_nonfinite) return dtrt_diagnose(rt, rt->loss_step + 1, "the loss");
     if (!r->nonfinite) return ST_OK;
+    uint32_t order = (uint32_t)r->nonfinite;
     char what[160];
     snprintf(what, sizeof what, "the gradient of %s",
-             dtrt_name_str(rt->p->tensor[r->nonfinite - 1].name));
+             dtrt_name_str(rt->p->tensor[node_of(rt, rt->s->nstep - order)->param].name));
     return dtrt_diagnose(rt, rt->s->nstep, what);
 }
 
@@ -137,15 +144,6 @@ static void check_loss(const Runtime *rt) {
     const float *at = rt->loss_at;
     cu_watch_free_work();
     CU_LAUNCH(step_loss, 1, 32, &at);
-}
-
-static void check_gradient(const DtrtNode *n, const Runtime *rt, void *const *ptr) {
-    const float *g = ptr[1];
-    long long count = (long long)(dtrt_operand_bytes(rt->p, n, 1) / sizeof *g);
-    int tensor = n->param + 1;
-    cu_watch_free_work();
-    CU_LAUNCH(step_gradient, cu_blocks(count, 1024) < 2048 ? cu_blocks(count, 1024) : 2048, 256, &g,
-              &count, &tensor);
 }
 
 static void count_hits(const Runtime *rt) {
@@ -181,39 +179,78 @@ static void run_timed(Runtime *rt, const DtrtNode *n, void *const *ptr) {
     slot->ns[slot->runs++ % PROFILE_SAMPLES] = ns;
 }
 
-static Status enqueue_run(Runtime *rt, const DtrtRun *r) {
+static bool is_timed(const Runtime *rt) {
+    return rt->profile && !rt->ctx.slot; /* of the batch: partial ones differ */
+}
+
+static void run_node(Runtime *rt, const DtrtRun *r) {
     const DtrtNode *n = &rt->p->node[r->node];
-    void *const *ptr = rt->ptr + r->first;
     rt->running = (int32_t)r->node;
-    if (n->param >= 0) {
-        check_gradient(n, rt, ptr);
-        Status st = dtrt_gradient_out(rt, n, ptr[1]);
+    if (is_timed(rt))
+        run_timed(rt, n, rt->ptr + r->first);
+    else
+        n->run(&rt->ctx, rt->ptr + r->first);
+}
+
+static void enqueue_run(Runtime *rt, const DtrtRun *r) {
+    cu_watch_runs(rt, &r, 1);
+    if (rt->o.hard) dtrt_hard_fill(rt, &rt->p->node[r->node], rt->s->addr + r->first, fill_nan);
+    run_node(rt, r);
+}
+
+static void enqueue_drop(Runtime *rt, const DtrtStep *now) {
+    cu_watch_free_work();
+    if (rt->o.hard) fill_nan(rt, now->offset, rt->p->storage[now->storage].bytes);
+    cu_watch_drop(rt, now->storage, now->offset);
+}
+
+/* Updates from place `from` on with nothing but drops between them are one piece of work; the drops
+ * come after it, when their bytes are still nobody else's. Returns the place behind in *end. */
+static Status enqueue_updates(Runtime *rt, uint32_t from, uint32_t *end) {
+    const DtrtSchedule *s = rt->s;
+    const DtrtRun *run[CU_UPDATES];
+    int order[CU_UPDATES];
+    uint32_t n = 0, at = from;
+    for (; at < s->nstep; at++) {
+        const DtrtNode *node = node_of(rt, at);
+        if (node && (node->param < 0 || n == (is_timed(rt) ? 1 : CU_UPDATES))) break;
+        if (!node) continue;
+        order[n] = (int)(s->nstep - at);
+        run[n] = &s->run[s->step[at].run];
+        rt->running = (int32_t)run[n]->node;
+        Status st = dtrt_gradient_out(rt, node, rt->ptr[run[n++]->first + 1]);
         if (st) return st;
     }
-    cu_watch_run(rt, r);
-    if (rt->o.hard) dtrt_hard_fill(rt, n, rt->s->addr + r->first, fill_nan);
-    if (rt->profile && !rt->ctx.slot)
-        run_timed(rt, n, ptr);
-    else
-        n->run(&rt->ctx, ptr);
+    cu_watch_runs(rt, run, n);
+    if (n > 1) cu_updates_begin();
+    for (uint32_t i = 0; i < n; i++) {
+        cu_updates_order(order[i]);
+        run_node(rt, run[i]);
+    }
+    cu_updates_end();
+    for (uint32_t i = from; i < at; i++)
+        if (s->step[i].run < 0) enqueue_drop(rt, &s->step[i]);
+    *end = at;
     return ST_OK;
 }
 
 static Status enqueue(Runtime *rt) {
     const DtrtSchedule *s = rt->s;
     cu_watch_begin(rt);
-    for (uint32_t i = 0; i < s->nstep; i++) {
-        const DtrtStep *now = &s->step[i];
-        if (now->run < 0) {
-            cu_watch_free_work();
-            if (rt->o.hard) fill_nan(rt, now->offset, rt->p->storage[now->storage].bytes);
-            cu_watch_drop(rt, now->storage, now->offset);
+    for (uint32_t i = 0; i < s->nstep;) {
+        const DtrtNode *n = node_of(rt, i);
+        if (n && n->param >= 0) {
+            Status st = enqueue_updates(rt, i, &i);
+            if (st) return st;
             continue;
         }
-        Status st = enqueue_run(rt, &s->run[now->run]);
-        if (st) return st;
-        if (rt->o.accuracy && i == rt->logits_step) count_hits(rt);
-        if (i == rt->loss_step) check_loss(rt);
+        if (n)
+            enqueue_run(rt, &s->run[s->step[i].run]);
+        else
+            enqueue_drop(rt, &s->step[i]);
+        if (n && rt->o.accuracy && i == rt->logits_step) count_hits(rt);
+        if (n && i == rt->loss_step) check_loss(rt);
+        i++;
     }
     cu_watch_end();
     return ST_OK;

@@ -21,7 +21,7 @@ static struct {
     DtrtWatchStep *step;
     Life *life; /* per storage */
     uint32_t n;
-    DtrtWatchRange *range, *scratch; /* of one run; scratch lives until the next */
+    DtrtWatchRange *range, *scratch; /* of the runs told last; scratch lives until the next */
     uint32_t nscratch;
     const DtrtSchedule *of; /* that `stays` is for */
     bool *stays; /* per entry of addr: an output that somebody reads, or that is dropped; others
@@ -67,8 +67,8 @@ void cu_watch_block(const Runtime *rt) {
         if (k > most) most = k;
     }
     watch.life = calloc(watch.n + 1, sizeof *watch.life);
-    watch.range = calloc(most + 1, sizeof *watch.range);
-    watch.scratch = calloc(most + 1, sizeof *watch.scratch);
+    watch.range = calloc((size_t)(most + 1) * CU_UPDATES, sizeof *watch.range);
+    watch.scratch = calloc((size_t)(most + 1) * CU_UPDATES, sizeof *watch.scratch);
     watch.wanted = calloc(watch.n + 1, sizeof *watch.wanted);
     if (!watch.life || !watch.range || !watch.scratch || !watch.wanted)
         cu_fail("no memory for %u storages", watch.n);
@@ -183,12 +183,10 @@ static bool begin_output(const Runtime *rt, const DtrtNode *n, int32_t s, uint64
     return false;
 }
 
-void cu_watch_run(const Runtime *rt, const DtrtRun *r) {
+/* Appends what run r touches, and begins what it makes. */
+static uint32_t add_run(const Runtime *rt, const DtrtRun *r, uint32_t count) {
     const DtrtNode *n = &rt->p->node[r->node];
     const uint64_t *addr = rt->s->addr + r->first;
-    uint32_t count = 0;
-    if (!watch.life) return;
-    end_scratch();
     for (uint32_t i = 0; i <= n->nin + n->nout; i++) {
         uint64_t bytes = dtrt_operand_bytes(rt->p, n, i);
         if (addr[i] == DTRT_NOWHERE || !bytes) continue;
@@ -204,5 +202,13 @@ void cu_watch_run(const Runtime *rt, const DtrtRun *r) {
         if (is_scratch) watch.scratch[watch.nscratch++] = x;
         watch.range[count++] = x;
     }
-    watch.step(cu_device.stream, n->name, watch.range, count);
+    return count;
+}
+
+void cu_watch_runs(const Runtime *rt, const DtrtRun *const *r, uint32_t n) {
+    uint32_t count = 0;
+    if (!watch.life) return;
+    end_scratch();
+    for (uint32_t i = 0; i < n; i++) count = add_run(rt, r[i], count);
+    watch.step(cu_device.stream, rt->p->node[r[0]->node].name, watch.range, count);
 }

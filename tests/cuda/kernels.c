@@ -213,8 +213,8 @@ static unsigned few_blocks(const char *kernel, int64_t blocks) {
 /* What the kernels of a launch have to say goes into the module's own variables. */
 static void take_report(const SimtModule *m) {
     const SimtVariable *v = simt_variable(m, "cu_report");
-    if (v && ((const CuReport *)v->address)->bad_node)
-        memcpy(&last_report, v->address, sizeof last_report);
+    const CuReport *r = v ? v->address : NULL;
+    if (r && (r->bad_node || r->nonfinite)) last_report = *r;
 }
 
 void dtrt_cuda_launch(DtrtLaunch *which, DtrtGrid grid, int block, void **args) {
@@ -331,6 +331,10 @@ bool reported(long long *value, long long *limit, long long *position) {
     *limit = last_report.limit;
     *position = last_report.position;
     return last_report.bad_node == 1 + cu_node();
+}
+
+int nonfinite_reported(void) {
+    return last_report.nonfinite;
 }
 
 static void set_variable(const char *variable, const void *value, size_t n) {

@@ -107,6 +107,7 @@ void expect_floats(Out *o, const double *want, double tolerance);
 
 /* The last launch's report (params.h): value, limit and position of what was out of range. */
 bool reported(long long *value, long long *limit, long long *position);
+int nonfinite_reported(void);    /* CuReport.nonfinite */
 void set_step(const DtrtCtx *c); /* settings of the step, for both */
 void spoil(bool spoilt);         /* has the step gone wrong? */
 

@@ -2,6 +2,8 @@
  * losses, norms, reductions, running sums, positions of extremes, updates. */
 #include "kernels.h"
 
+#include "cu.h"
+
 /* Sums in double and rounded once, on both sides: a few units in the last place. */
 static const double ROUNDING = 1e-6;
 
@@ -303,7 +305,68 @@ static void update_case(int64_t n, uint64_t step, int variant) {
     finish();
 }
 
+/* Many tensors a launch, some empty, some of several chunks; more of them than one launch holds. */
+static void updates_case(int count, int variant) {
+    static const int64_t sizes[] = {3, 0, 2048, 40, 2049, 1};
+    DtrtCtx c = {.step = 3, .lr = 0.1f, .momentum = 0.9f, .beta1 = 0.9f, .beta2 = 0.999f};
+    int64_t total = 0, size = 0;
+    begin("%d updates, variant %d", count, variant);
+    for (int i = 0; i < count; i++) total += sizes[i % 6];
+    float *x = floats(total, -1, 1), *g = floats(total, -1, 1), *zero = floats(total, 0, 1);
+    Out *w = out_copy(x, (size_t)total * 4), *m = out_copy(zero, (size_t)total * 4);
+    Out *v = out_copy(zero, (size_t)total * 4);
+    c.eps = 1e-8f;
+    set_step(&c);
+    EACH(k) {
+        float *wi = at(w), *mi = at(m), *vi = at(v), *gi = g;
+        if (!on_cpu()) cu_updates_begin();
+        for (int i = 0; i < count; i++, wi += size, mi += size, vi += size, gi += size) {
+            size = sizes[i % 6];
+            if (!on_cpu()) cu_updates_order(count - i);
+            if (variant == 0 || (variant == 2 && i % 2))
+                k->sgd(&c, wi, gi, mi, size);
+            else
+                k->adam(&c, wi, gi, mi, vi, size, 1);
+        }
+        if (!on_cpu()) cu_updates_end();
+    }
+    compare(w, 1e-6);
+    compare(m, 1e-6);
+    compare(v, 1e-6);
+    finish();
+}
+
+/* Two of the gradients are not finite: the earlier one is told, and no weight of theirs or of what
+ * comes later changes. */
+static void bad_gradient_case(void) {
+    enum { COUNT = 5, N = 3000 };
+    begin("gradients that are not finite");
+    float *good = floats(N, -1, 1), *bad = floats(N, -1, 1);
+    bad[2500] = INFINITY;
+    Out *w[COUNT], *later = out_copy(good, N * 4);
+    DtrtCtx c = {.lr = 0.1f};
+    for (int i = 0; i < COUNT; i++) w[i] = out_copy(good, N * 4);
+    set_step(&c);
+    EACH(k) {
+        if (on_cpu()) continue; /* its driver checks gradients */
+        cu_updates_begin();
+        for (int i = 0; i < COUNT; i++) {
+            cu_updates_order(COUNT - i);
+            k->sgd(&c, at(w[i]), i == 1 || i == 3 ? bad : good, NULL, N);
+        }
+        cu_updates_end();
+        CHECK_EQ(nonfinite_reported(), COUNT - 1);
+        k->sgd(&c, at(later), good, NULL, N);
+    }
+    for (int i = 0; i < COUNT; i++) compare_bytes(w[i]);
+    compare_bytes(later);
+    finish();
+}
+
 static void test_updates(void) {
+    for (int v = 0; v < 3; v++) updates_case(6, v);
+    updates_case(CU_UPDATES + 1, 0);
+    bad_gradient_case();
     for (int v = 0; v < 5; v++) {
         update_case(1, 0, v);
         update_case(300, 0, v);

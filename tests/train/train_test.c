@@ -129,6 +129,38 @@ static void test_shared_weight(void) {
     arena_free(a);
 }
 
+/* Five factors of 64 bytes behind a matrix of 8192: 8512 bytes of gradients, of which a 64th, 133,
+ * may wait: those of e and d, until c's would make it 192; then those of b and a, until w's. */
+static void test_join_updates(void) {
+    static const char text[] =
+        "graph \"t\"\n%0 input f32[2,128] \"x\"\n%1 param f32[128,16] \"w\"\n"
+        "%2 param f32[16] \"a\"\n%3 param f32[16] \"b\"\n%4 param f32[16] \"c\"\n"
+        "%5 param f32[16] \"d\"\n%6 param f32[16] \"e\"\n"
+        "fwd %7 f32[2,16] \"0\" = MatMul(%0, %1) \"fc\"\n"
+        "fwd %8 f32[2,16] \"1\" = Mul(%7, %2) \"m1\"\n"
+        "fwd %9 f32[2,16] \"2\" = Mul(%8, %3) \"m2\"\n"
+        "fwd %10 f32[2,16] \"3\" = Mul(%9, %4) \"m3\"\n"
+        "fwd %11 f32[2,16] \"4\" = Mul(%10, %5) \"m4\"\n"
+        "fwd %12 f32[2,16] \"y\" = Mul(%11, %6) \"m5\"\noutput %12\n";
+    Arena *a = arena_new();
+    Diag d;
+    diag_init(&d, a, stderr);
+    Graph *g = step_of(a, &d, text, "mse", "sgd:momentum=0.9");
+    Graph *j = g ? train_join_updates(a, g) : NULL;
+    CHECK(j && ir_verify(&d, j));
+    if (j) {
+        NodeId e = node_named(j, "e.update"), b = node_named(j, "b.update");
+        CHECK_EQ(j->nnode, g->nnode);
+        CHECK_EQ(node_named(j, "d.update"), e + 1);
+        CHECK_EQ(node_named(j, "c.update"), e + 2);
+        CHECK_EQ(j->value[j->node[e + 2].in[1]].def, e - 1); /* c's gradient: at its place */
+        CHECK_EQ(node_named(j, "a.update"), b + 1);
+        CHECK_EQ(node_named(j, "w.update"), b + 2);
+        CHECK_EQ(b + 3, j->nnode);
+    }
+    arena_free(a);
+}
+
 static void test_nothing_trained(const char *sources, const char *warning) {
     Arena *a = arena_new();
     Diag d;
@@ -294,6 +326,7 @@ int main(void) {
     test_channels_last("[0,3,1,2]", 3);
     test_channels_last("[0,3,2,1]", 1);
     test_shared_weight();
+    test_join_updates();
     test_nothing_trained("%1 param f32[2] \"u\"",
                          "warning: t: tensor 'u': the loss does not depend on this weight: it "
                          "stays as it is\n");

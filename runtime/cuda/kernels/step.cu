@@ -1,20 +1,10 @@
 // calls: *
-/* step.cu - what a step's frame does on the device: the loss, whether gradients are finite,
- * accuracy. In every program. */
+/* step.cu - what a step's frame does on the device: the loss, accuracy. In every program. */
 
 extern "C" __global__ void step_loss(const float *loss) {
     if (threadIdx.x) return;
     cu_report.loss = loss[0];
     if (!isfinite(loss[0])) cu_report.loss_nonfinite = 1;
-}
-
-/* tensor: 1 + the number of the parameter */
-extern "C" __global__ void step_gradient(const float *g, long long n, int tensor) {
-    const long long stride = (long long)gridDim.x * blockDim.x;
-    bool bad = false;
-    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride)
-        bad |= !isfinite(g[i]);
-    if (bad) atomicCAS(&cu_report.nonfinite, 0, tensor);
 }
 
 /* How often the largest of n scores (the first of equal ones) is at the label: scores [outer, n,
