@@ -1,5 +1,5 @@
-/* kernels.c - see kernels.h: what runtime/cuda/cu.h promises, on the simulator; buffers whose every
- * byte is watched; passes. */
+/* kernels.c - see kernels.h: what runtime/cuda/cu.h promises, on the simulator or a device; buffers
+ * whose every byte is watched; passes. */
 #include "kernels.h"
 
 #include <assert.h>
@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "cu.h"
+#include "gpu.h"
 #include "kernel_text.h"
 #include "simt.h"
 
@@ -26,7 +27,7 @@ static const Calls cuda_calls = {
 
 /* ---- buffers ---- */
 
-enum { BUFFERS = 128, PASSES = 1 + CUDA_PASSES, SHOWN = 4 };
+enum { BUFFERS = 128, PASSES = 1 + CUDA_PASSES, ON_GPU = 2, SHOWN = 4 };
 
 typedef struct {
     unsigned char *at, *written; /* one byte for each; NULL: all, and not ours */
@@ -40,6 +41,9 @@ static Buffer buffer[BUFFERS];
 static Out outs[BUFFERS];
 static int nbuffer, nout, pass;
 static char name[200];
+static int compared, different; /* results on the device */
+static bool other_rounding;     /* of the device */
+static bool with_gpu;           /* passes are the CPU's, one of the simulator, and ON_GPU */
 
 static unsigned char *new_buffer(size_t n, bool written) {
     assert(nbuffer < BUFFERS);
@@ -217,10 +221,21 @@ static void take_report(const SimtModule *m) {
     if (r && (r->bad_node || r->nonfinite)) last_report = *r;
 }
 
+static void launch_on_gpu(const SimtKernel *k, DtrtGrid grid, int block, void **args) {
+    GpuBuffer list[BUFFERS];
+    for (int i = 0; i < nbuffer; i++) list[i] = (GpuBuffer){buffer[i].at, buffer[i].n, true};
+    const char *bad =
+        gpu_launch(k, (SimtDim){(unsigned)grid.x, (unsigned)grid.y, 1},
+                   (SimtDim){(unsigned)block, 1, 1}, 0, args, list, (uint32_t)nbuffer);
+    if (bad) fprintf(stderr, "%s: %s: %s\n", name, k->name, bad);
+    CHECK(!bad);
+    take_report(k->module);
+}
+
 void dtrt_cuda_launch(DtrtLaunch *which, DtrtGrid grid, int block, void **args) {
     static const SimtOrder order[PASSES] = {0, SIMT_ASCENDING, SIMT_DESCENDING, SIMT_SEEDED,
                                             SIMT_ASCENDING};
-    SimtOptions o = {.check = true,
+    SimtOptions o = {.check = !with_gpu,
                      .order = order[pass],
                      .seed = (uint64_t)pass,
                      .may = may,
@@ -233,6 +248,10 @@ void dtrt_cuda_launch(DtrtLaunch *which, DtrtGrid grid, int block, void **args) 
     if (!k || grid.x <= 0 || grid.y <= 0) return;
     CHECK(grid.x <= 65535 && grid.y <= 65535);
     CHECK(block <= 256 || k->max_threads >= (unsigned)block);
+    if (with_gpu && pass == ON_GPU) {
+        launch_on_gpu(k, grid, block, args);
+        return;
+    }
     if (pass == PASSES - 1) k = go_big(which->name, k, args, argument);
     if (o.order == SIMT_SEEDED) grid.x = few_blocks(which->name, grid.x);
     simt_launch(k, (SimtDim){(unsigned)grid.x, (unsigned)grid.y, 1},
@@ -275,7 +294,7 @@ const Calls *first_pass(void) {
 }
 const Calls *next_pass(void) {
     if (pass) check_findings();
-    if (++pass < PASSES) return &cuda_calls;
+    if (++pass < (with_gpu ? ON_GPU + 1 : PASSES)) return &cuda_calls;
     pass = 0;
     return NULL;
 }
@@ -284,12 +303,23 @@ bool on_cpu(void) {
     return pass == 0;
 }
 
+/* The same bits; as floats, where a device and this processor make different NaN. */
+static bool is_same(const void *x, const void *y, size_t n, bool is_float) {
+    if (!memcmp(x, y, n)) return true;
+    const float *a = x, *b = y;
+    for (size_t i = 0; i < n / sizeof *a; i++)
+        if (memcmp(a + i, b + i, sizeof *a) && (a[i] == a[i] || b[i] == b[i])) return false;
+    return is_float;
+}
+
 /* The passes of CUDA among each other. */
-static void compare_passes(const Out *o) {
-    for (int i = 2; i < PASSES; i++) {
-        bool same = !memcmp(o->copy[1], o->copy[i], o->n);
+static void compare_passes(const Out *o, bool is_float) {
+    for (int i = 2; i < (with_gpu ? ON_GPU + 1 : PASSES); i++) {
+        bool same = is_same(o->copy[1], o->copy[i], o->n, is_float && with_gpu);
         if (!same) fprintf(stderr, "%s: pass %d differs from pass 1\n", name, i);
         CHECK(same);
+        compared += with_gpu;
+        different += with_gpu && !same;
     }
 }
 
@@ -297,7 +327,7 @@ void expect_floats(Out *o, const double *want, double tolerance) {
     const float *got = o->copy[1];
     int shown = 0;
     bool good = true;
-    compare_passes(o);
+    compare_passes(o, true);
     for (size_t i = 0; i < o->n / sizeof *got; i++) {
         double x = (double)got[i], y = want[i];
         if (x == y || (x != x && y != y)) continue;
@@ -319,7 +349,7 @@ void compare(Out *o, double tolerance) {
 
 void compare_bytes(Out *o) {
     bool same = !memcmp(o->copy[0], o->copy[1], o->n);
-    compare_passes(o);
+    compare_passes(o, false);
     if (!same) fprintf(stderr, "%s: bytes differ from those of the CPU\n", name);
     CHECK(same);
 }
@@ -366,6 +396,11 @@ void spoil(bool spoilt) {
     set_variable("cu_report", &r, sizeof r);
 }
 
+/* Another device for a test of this test: it rounds products towards zero. */
+static void round_otherwise(char *ptx) {
+    for (char *p = ptx; (p = strstr(p, "mul.rn.f32")); p++) p[5] = 'z';
+}
+
 static bool open_module(Arena *a, const char *build_dir, const char *file) {
     char message[4000] = "", *log;
     char *cache = arena_printf(a, "%s/cudasim/cache", build_dir);
@@ -375,13 +410,27 @@ static bool open_module(Arena *a, const char *build_dir, const char *file) {
     CHECK(kernel_add(&t, a, arena_printf(a, "runtime/cuda/kernels/%s.cu", file)));
     char *ptx = kernel_compile(a, t.at, "compute_75", &log);
     if (!ptx) fprintf(stderr, "%s.cu: %s\n", file, log);
-    if (ptx) module[nmodule] = simt_load(ptx, SIMT_CHECKED, cache, message, sizeof message);
-    if (ptx && !module[nmodule]) fprintf(stderr, "%s.cu: %s\n", file, message);
-    return ptx && module[nmodule++];
+    if (!ptx) return false;
+    module[nmodule] =
+        simt_load(ptx, with_gpu ? SIMT_FAST : SIMT_CHECKED, cache, message, sizeof message);
+    const char *bad = module[nmodule] ? NULL : message;
+    if (other_rounding) round_otherwise(ptx);
+    if (!bad && with_gpu) bad = gpu_add(module[nmodule], ptx);
+    if (bad) fprintf(stderr, "%s.cu: %s\n", file, bad);
+    return module[nmodule++] && !bad;
 }
 
-bool open_kernels(const char *build_dir, const char *const *file) {
+bool open_kernels(int argc, char **argv, const char *const *file) {
     Arena *a = arena_new();
+    const char *why = NULL;
+    if (argc < 2) return false;
+    with_gpu = argc > 2 && !strncmp(argv[2], "gpu", 3);
+    other_rounding = argc > 2 && !strcmp(argv[2], "gpu-rz");
+    if (with_gpu) why = gpu_open();
+    if (why) {
+        printf("skipped: %s\n", why);
+        return false;
+    }
     if (!kernel_open_nvrtc()) {
         printf("skipped: libnvrtc.so cannot be opened\n");
         arena_free(a);
@@ -392,12 +441,21 @@ bool open_kernels(const char *build_dir, const char *const *file) {
     cu.cuMemsetD32Async = set32_async;
     for (; *file; file++) {
         assert(nmodule < MODULES);
-        CHECK(open_module(a, build_dir, *file));
+        CHECK(open_module(a, argv[1], *file));
     }
     arena_free(a);
     return true;
 }
 
+bool on_gpu(void) {
+    return with_gpu;
+}
+
 int kernels_end(void) {
+    if (with_gpu) {
+        printf("%d results on %s, %d are not those of the translation\n", compared, gpu_name(),
+               different);
+        gpu_close();
+    }
     return test_end();
 }

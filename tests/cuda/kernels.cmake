@@ -21,8 +21,17 @@ endforeach()
 set_target_properties(kernels_on_simt PROPERTIES ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 target_include_directories(kernels_on_simt PUBLIC ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/runtime/cuda)
 target_include_directories(kernels_on_simt SYSTEM PUBLIC ${DTRC_CUDA_INCLUDE})
-target_link_libraries(kernels_on_simt PUBLIC dtrt_core dtrt_cpu base simt ${CMAKE_DL_LIBS})
+target_link_libraries(kernels_on_simt PUBLIC dtrt_core dtrt_cpu base cudasim_bench simt ${CMAKE_DL_LIBS})
 foreach(test rows movement images)
   dtrc_test(test_kernels_${test} FILES test_kernels_${test}.c DEPS kernels_on_simt)
   set_tests_properties(test_kernels_${test} PROPERTIES ENVIRONMENT "OMP_WAIT_POLICY=passive")
 endforeach()
+# As tests/gpu runs them on a device; here the stand-in is one, and one that rounds otherwise is found.
+foreach(mode gpu gpu-rz)
+  add_test(NAME test_kernels_${mode} COMMAND test_kernels_images ${CMAKE_BINARY_DIR} ${mode}
+    WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(test_kernels_${mode} PROPERTIES SKIP_RETURN_CODE 77
+    ENVIRONMENT "OMP_WAIT_POLICY=passive;DTRT_CUDA_PATH=${CMAKE_BINARY_DIR}/cudasim/lib")
+endforeach()
+set_tests_properties(test_kernels_gpu-rz PROPERTIES WILL_FAIL ON)
+add_dependencies(kernels_on_simt cudasim_cuda)

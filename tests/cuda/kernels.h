@@ -71,8 +71,11 @@ typedef struct {
 } Calls;
 
 /* Compiles the kernel files (names without .cu, NULL-terminated) that the tests of this program
- * need. False when it is to be skipped: no NVRTC. */
-bool open_kernels(const char *build_dir, const char *const *file);
+ * need. Arguments: the build folder, and "gpu" to compare a device (the stand-in of one in
+ * DTRT_CUDA_PATH) with one pass of the simulator, bit for bit ("gpu-rz" must fail). False when it
+ * is to be skipped: no NVRTC, no device. */
+bool open_kernels(int argc, char **argv, const char *const *file);
+bool on_gpu(void);
 
 int kernels_end(void); /* test_end of the checks in kernels.c: each file counts its own */
 

@@ -129,7 +129,7 @@ static void test_resize(void) {
 
 int main(int argc, char **argv) {
     static const char *const file[] = {"pool", "resize", NULL};
-    if (argc < 2 || !open_kernels(argv[1], file)) return 77;
+    if (!open_kernels(argc, argv, file)) return 77;
     for (size_t i = 0; i < sizeof pools / sizeof *pools; i++)
         for (int v = 0; v < 8; v++)
             if ((v & 6) != 6) pool_case((int)i, v);

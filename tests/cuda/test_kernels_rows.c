@@ -377,7 +377,7 @@ static void test_updates(void) {
 int main(int argc, char **argv) {
     static const char *const file[] = {"softmax", "loss", "norm",  "group_norm", "reduce",
                                        "fold",    "scan", "optim", NULL};
-    if (argc < 2 || !open_kernels(argv[1], file)) return 77;
+    if (!open_kernels(argc, argv, file)) return 77;
     test_softmax();
     test_softmax_extremes();
     test_loss();

@@ -34,7 +34,7 @@ static struct {
     FUNCTIONS(FIELD)
 } cu;
 
-enum { MAX_MODULES = 64, MAX_PARAMS = 64, MOST_BUFFERS = 256 };
+enum { MAX_MODULES = 64, MAX_PARAMS = 64, MOST_BUFFERS = 256, PARAM_BYTES = 4352 };
 static struct {
     const SimtModule *module;
     CUmodule there;
@@ -117,58 +117,88 @@ static const char *copy_variables(const SimtModule *m, CUmodule there, bool back
     return NULL;
 }
 
+/* ---- launches ---- */
+
+/* The buffers of one launch: those that its parameters point to are copied to the device. */
+typedef struct {
+    const GpuBuffer *buffer;
+    CUdeviceptr there[MOST_BUFFERS];
+    uint32_t n;
+} Copies;
+
+static const char *copy_in(Copies *c, uint32_t i) {
+    const GpuBuffer *b = &c->buffer[i];
+    if (c->there[i]) return NULL;
+    DO(cuMemAlloc(&c->there[i], b->bytes + 1)); /* an address even for none */
+    if (b->bytes) DO(cuMemcpyHtoD(c->there[i], b->at, b->bytes));
+    return NULL;
+}
+
+static const char *copy_out(const Copies *c) {
+    for (uint32_t i = 0; i < c->n; i++)
+        if (c->there[i] && c->buffer[i].bytes && c->buffer[i].writable)
+            DO(cuMemcpyDtoH(c->buffer[i].at, c->there[i], c->buffer[i].bytes));
+    return NULL;
+}
+
+/* The buffer that an address lies in, or (a pointer past the last element) at the end of; n: none.
+ */
+static uint32_t buffer_at(const Copies *c, uint64_t address) {
+    uint32_t end = c->n;
+    for (uint32_t i = 0; i < c->n; i++) {
+        uint64_t from = (uint64_t)(uintptr_t)c->buffer[i].at, to = from + c->buffer[i].bytes;
+        if (address >= from && address < to) return i;
+        if (address == to) end = i;
+    }
+    return end;
+}
+
+/* Pointers in a parameter, which may be a struct: words that are addresses of buffers. (No other
+ * number is by accident as large as an address.) */
+static const char *translate(Copies *c, unsigned char *param, uint32_t bytes) {
+    for (uint32_t at = 0; at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, param + at, sizeof word);
+        uint32_t i = buffer_at(c, word);
+        if (i == c->n) continue;
+        const char *bad = copy_in(c, i);
+        if (bad) return bad;
+        word = c->there[i] + (word - (uint64_t)(uintptr_t)c->buffer[i].at);
+        memcpy(param + at, &word, sizeof word);
+    }
+    return NULL;
+}
+
 static const char *launch(const SimtKernel *k, SimtDim g, SimtDim b, uint32_t shared,
-                          void *const *args, const GpuBuffer *buffers, const CUdeviceptr *there,
-                          uint32_t n) {
+                          void *const *args, Copies *c) {
+    _Alignas(16) static unsigned char block[PARAM_BYTES];
     CUmodule module = find_module(k->module);
     CUfunction f;
-    if (!module || k->nparams > MAX_PARAMS) return "the module was not added";
+    if (!module) return "the module was not added";
+    if (k->nparams > MAX_PARAMS || k->param_bytes > sizeof block) return "too many parameters";
     DO(cuModuleGetFunction(&f, module, k->name));
-    uint64_t pointers[MAX_PARAMS];
     void *params[MAX_PARAMS];
-    for (uint32_t i = 0; i < k->nparams; i++) {
-        params[i] = args[i];
-        if (k->params[i].bytes != sizeof(void *)) continue;
-        for (uint32_t j = 0; j < n; j++) {
-            uint64_t value;
-            memcpy(&value, args[i], sizeof value);
-            if (!buffers[j].bytes || value != (uint64_t)(uintptr_t)buffers[j].at) continue;
-            pointers[i] = there[j];
-            params[i] = &pointers[i];
-        }
+    const char *bad = NULL;
+    for (uint32_t i = 0; i < k->nparams && !bad; i++) {
+        params[i] = block + k->params[i].offset;
+        memcpy(params[i], args[i], k->params[i].bytes);
+        bad = translate(c, params[i], k->params[i].bytes);
     }
-    const char *bad = copy_variables(k->module, module, false);
+    if (!bad) bad = copy_variables(k->module, module, false);
     if (bad) return bad;
     DO(cuLaunchKernel(f, g.x, g.y, g.z, b.x, b.y, b.z, shared, NULL, params, NULL));
     DO(cuCtxSynchronize());
     return copy_variables(k->module, module, true);
 }
 
-static const char *copy_in(const GpuBuffer *buffers, CUdeviceptr *there, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++) {
-        if (!buffers[i].bytes) continue;
-        DO(cuMemAlloc(&there[i], buffers[i].bytes));
-        DO(cuMemcpyHtoD(there[i], buffers[i].at, buffers[i].bytes));
-    }
-    return NULL;
-}
-
-static const char *copy_out(const GpuBuffer *buffers, const CUdeviceptr *there, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++)
-        if (buffers[i].bytes && buffers[i].writable)
-            DO(cuMemcpyDtoH(buffers[i].at, there[i], buffers[i].bytes));
-    return NULL;
-}
-
 const char *gpu_launch(const SimtKernel *k, SimtDim grid, SimtDim block, uint32_t dynamic_shared,
                        void *const *args, const GpuBuffer *buffers, uint32_t n) {
-    CUdeviceptr there[MOST_BUFFERS] = {0};
+    Copies c = {.buffer = buffers, .n = n};
     if (n > MOST_BUFFERS) return "too many buffers";
-    const char *bad = copy_in(buffers, there, n);
-    if (!bad) bad = launch(k, grid, block, dynamic_shared, args, buffers, there, n);
-    if (!bad) bad = copy_out(buffers, there, n);
+    const char *bad = launch(k, grid, block, dynamic_shared, args, &c);
+    if (!bad) bad = copy_out(&c);
     for (uint32_t i = 0; i < n; i++)
-        if (there[i]) cu.cuMemFree(there[i]);
+        if (c.there[i]) cu.cuMemFree(c.there[i]);
     return bad;
 }
 

@@ -18,8 +18,8 @@ const char *gpu_name(void);
 /* The device's own module of what `module` was made from: cubin or PTX. Its variables are copied
  * there before each launch, and back. NULL, or why not. */
 const char *gpu_add(const SimtModule *module, const void *image);
-/* As simt_launch; a parameter that points to the start of a buffer is replaced. NULL, or the error.
- */
+/* As simt_launch; addresses of buffers in the parameters, and in structs among them, are replaced.
+ * NULL, or the error. */
 const char *gpu_launch(const SimtKernel *kernel, SimtDim grid, SimtDim block,
                        uint32_t dynamic_shared, void *const *args, const GpuBuffer *buffers,
                        uint32_t n);

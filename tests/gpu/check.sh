@@ -8,9 +8,8 @@
 # A machine that runs a bundle needs: NVIDIA's driver, cuBLAS, cuDNN 9 and NVRTC (folders can be named in
 # DTRT_CUDA_PATH), a C compiler, python3 with numpy. PyTorch is compared with where it is there.
 #
-# Checks: convolutions, products and attention against loops in double; kernels of tests/cudasim bit for bit
-# against their translation on the CPU (those of runtime/cuda: not yet, but for what small models show); small models
-# against PyTorch's traces, with steps replayed, enqueued, static and dynamic the same bits; the same bits from
+# Checks: convolutions, products and attention against loops in double; kernels of runtime/cuda and tests/cudasim bit for
+# bit against their translation on the CPU, and against the CPU target; small models against PyTorch's traces, with steps replayed, enqueued, static and dynamic the same bits; the same bits from
 # two runs; memory beside the budget; step time and peak of ResNet-50 and GPT-2 at 100, 50 and 30 %, beside
 # PyTorch eager, torch.compile and torch.utils.checkpoint at the same peak.
 set -u
@@ -44,8 +43,9 @@ bundle() {
     cp build/release/bin/dtrc "$dir/build/release/bin/"
     cp -r build/release/lib build/release/include "$dir/build/release/"
     cp build/release/tests/test_cuda_conv build/release/tests/test_cuda_matmul build/release/tests/test_cuda_attention \
-        build/release/tests/cudasim_gpu "$dir/build/release/tests/"
-    mkdir -p "$dir/runtime/cuda" "$dir/runtime/core" "$dir/tests/data"
+        build/release/tests/test_kernels_rows build/release/tests/test_kernels_movement \
+        build/release/tests/test_kernels_images build/release/tests/cudasim_gpu "$dir/build/release/tests/"
+    mkdir -p "$dir/build/release/cudasim/cache" "$dir/runtime/cuda" "$dir/runtime/core" "$dir/tests/data"
     cp -r runtime/cuda/kernels runtime/cuda/params.h "$dir/runtime/cuda/"
     cp runtime/core/*.h "$dir/runtime/core/"
     cp -r tests/gpu tests/traces "$dir/tests/"
@@ -97,12 +97,16 @@ import glob, site
 print(":".join(f for d in site.getsitepackages() for f in sorted(glob.glob(d + "/nvidia/*/lib"))))' 2>/dev/null)
         export DTRT_CUDA_PATH
     fi
+    export LD_LIBRARY_PATH="$LD_LIBRARY_PATH${DTRT_CUDA_PATH:+:$DTRT_CUDA_PATH}" # NVRTC, for tests
     command -v nvidia-smi >/dev/null &&
         row device - "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -n 1)"
     for kind in conv matmul attention; do
         timed 40 "calls: $kind" "$release/tests/test_cuda_$kind" "$release"
     done
-    timed 60 "kernels and their translation" "$release/tests/cudasim_gpu" "$release"
+    for kind in rows movement images; do
+        timed 40 "kernels, bit for bit: $kind" "$release/tests/test_kernels_$kind" "$release" gpu
+    done
+    timed 60 "instructions, bit for bit" "$release/tests/cudasim_gpu" "$release"
     timed 120 "small models" "$python" tests/traces/run_cuda.py --dtrc "$release/bin/dtrc" --gpu --jobs 4 \
         mlp_relu lenet_mnist resnet_mini unet_mini mobilenetv2_mini gpt_mini vit_mini lstm_classifier dropout_stats
     "$python" tests/gpu/bench.py --dtrc "$release/bin/dtrc" --models "$models" --seconds 240 >/tmp/dtrc-gpu-$$ 2>&1 || failed=1
