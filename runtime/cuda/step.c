@@ -104,8 +104,8 @@ static void copy_in(const Runtime *rt) {
 }
 
 /* Of the run at a place of the schedule; NULL: a drop. */
-static const DtrtNode *node_of(const Runtime *rt, uint32_t step) {
-    int32_t run = rt->s->step[step].run;
+static const DtrtNode *node_of(const Runtime *rt, uint32_t place) {
+    int32_t run = rt->s->step[place].run;
     return run < 0 ? NULL : &rt->p->node[rt->s->run[run].node];
 }
 
@@ -208,7 +208,7 @@ static void enqueue_drop(Runtime *rt, const DtrtStep *now) {
  * come after it, when their bytes are still nobody else's. Returns the place behind in *end. */
 static Status enqueue_updates(Runtime *rt, uint32_t from, uint32_t *end) {
     const DtrtSchedule *s = rt->s;
-    const DtrtRun *run[CU_UPDATES];
+    const DtrtRun *run[CU_UPDATES] = {0};
     int order[CU_UPDATES];
     uint32_t n = 0, at = from;
     for (; at < s->nstep; at++) {
