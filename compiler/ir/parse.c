@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-#define FILL_MAX ((uint64_t)1 << 30) /* bytes of initial data that a text may ask for */
+#define DATA_MAX ((uint64_t)1 << 28) /* bytes of initial data that a text may ask for in all */
 #define TOTAL_MAX ((uint64_t)1 << 60)
 
 typedef struct {
@@ -30,6 +30,7 @@ typedef struct {
     Graph *g;
     Map *ids;        /* number in the text -> ValueId */
     uint64_t total;  /* bytes of all storages */
+    uint64_t data;   /* and of initial data */
     VEC(Pending) of; /* "of %n" may name a later value */
 } Parser;
 
@@ -148,9 +149,10 @@ static bool store_element(Parser *p, DType dt, void *bytes, uint64_t i) {
 
 static bool alloc_data(Parser *p, ValueId v, char **out) {
     uint64_t bytes = value_bytes(p->g, v);
-    if (bytes > FILL_MAX)
+    if (bytes > DATA_MAX - p->data)
         return lex_error(&p->l, "initial data of %llu bytes is too large for a text",
                          (unsigned long long)bytes);
+    p->data += bytes;
     *out = arena_alloc(p->arena, (size_t)bytes);
     Data *data = ARENA_NEW(p->arena, Data);
     *data = (Data){.bytes = *out, .n = bytes};

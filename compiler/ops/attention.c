@@ -4,9 +4,15 @@
  * two numbers a query and computes probabilities again (T. Dao et al., "FlashAttention", NeurIPS
  * 2022).
  *
- * mask: where the condition says so a score becomes `value`, then the added mask is added. Both are
- * no subject of gradients; simplify leaves attention apart where a mask is trained. */
+ * mask: where the condition says so a score becomes `value`, then the added mask is added. An added
+ * mask may be trained: the gradient then has the gradient of the masked scores as a fourth output,
+ * as large as these, but for no longer than it takes to sum it up.
+ *
+ * ratio: probabilities are dropped before the product with V, as by Dropout with the node's key
+ * over the scores, in row-major order; both passes draw the same numbers. */
 #include "family.h"
+
+#include <string.h>
 
 /* Input numbers of what both nodes read. */
 typedef struct {
@@ -34,8 +40,8 @@ static bool need_mask(InferCtx *c, NodeId n, uint32_t i, const Shape *scores) {
                     shape_str(c->d->arena, scores), shape_str(c->d->arena, m));
 }
 
-/* Checks what both nodes read; *y: shape of the result. */
-static bool check(InferCtx *c, NodeId n, Shape *y) {
+/* Checks what both nodes read; shapes of the result and of the scores. */
+static bool check(InferCtx *c, NodeId n, Shape *y, Shape *all_scores) {
     const Graph *g = c->g;
     const Node *node = &g->node[n];
     Places p = places(node->op);
@@ -58,6 +64,10 @@ static bool check(InferCtx *c, NodeId n, Shape *y) {
         return op_error(c, n, p.q, "expected scores of a size above 0, found %s",
                         shape_str(c->d->arena, &scores));
     TRY(need_mask(c, n, p.add, &scores) && need_mask(c, n, p.cond, &scores));
+    double ratio = ir_get_f(node, A_ratio, 0);
+    if (!(ratio >= 0 && ratio < 1))
+        return op_error(c, n, NO_ID, "expected a ratio of 0 to less than 1, found %g", ratio);
+    *all_scores = scores;
     *y = q;
     y->dim[last] = v.dim[last];
     return true;
@@ -70,16 +80,16 @@ static Shape stats_shape(const Shape *y) {
 }
 
 static bool infer_attention(InferCtx *c, NodeId n) {
-    Shape y;
-    TRY(check(c, n, &y));
+    Shape y, scores;
+    TRY(check(c, n, &y, &scores));
     Shape stats = stats_shape(&y);
     TRY(op_out(c, n, 0, DT_F32, &y));
     return op_out(c, n, 1, DT_F32, &stats);
 }
 
 static bool infer_attention_grad(InferCtx *c, NodeId n) {
-    Shape y;
-    TRY(check(c, n, &y));
+    Shape y, scores;
+    TRY(check(c, n, &y, &scores));
     Shape stats = stats_shape(&y);
     TRY(op_need_dtype(c, n, 0, DT_F32) && op_need_dtype(c, n, 4, DT_F32));
     TRY(op_need_shape(c, n, 0, &y) && op_need_shape(c, n, 4, &stats));
@@ -87,39 +97,41 @@ static bool infer_attention_grad(InferCtx *c, NodeId n) {
         Shape s = op_input(c->g, n, 1 + i)->shape;
         TRY(op_out(c, n, i, DT_F32, &s));
     }
-    return true;
+    return op_out(c, n, 3, DT_F32, &scores);
 }
 
 static bool grad_attention(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din) {
     Graph *g = c->g;
     const Node f = g->node[n];
     if (dout[0] == NO_ID) return true;
-    for (uint32_t i = 3; i < 5; i++)
-        if (grad_wants(c, n, i))
-            return diag_error(c->d, ir_place(g, n, f.in[i]),
-                              "the mask of a joined attention has no gradient");
     if (f.nout < 2 || f.out[1] == NO_ID)
         return diag_error(c->d, ir_place(g, n, NO_ID), "expected the output of row statistics");
     ValueId in[7] = {dout[0], f.in[0], f.in[1], f.in[2], f.out[1], NO_ID, NO_ID};
     uint32_t nin = 5;
     for (uint32_t i = 3; i < f.nin; i++)
         if (f.in[i] != NO_ID) in[i + 2] = f.in[i], nin = i + 3;
-    ValueId d = op_make_attr(g, PHASE_BACKWARD, OP_AttentionGrad, grad_name(c, n), nin, in, f.attr,
-                             f.nattr);
-    const Node *made = &g->node[g->value[d].def];
+    NodeId b = ir_node(g, OP_AttentionGrad, PHASE_BACKWARD, grad_name(c, n), nin,
+                       grad_wants(c, n, 3) ? 4 : 3);
+    memcpy(g->node[b].in, in, nin * sizeof *in);
+    g->node[b].key = f.key;
+    ir_attr_copy(g, b, f.attr, f.nattr);
+    TRY(op_infer(g, c->d, b));
+    const Node made = g->node[b];
     for (uint32_t i = 0; i < 3; i++)
-        if (grad_wants(c, n, i)) din[i] = made->out[i];
+        if (grad_wants(c, n, i)) din[i] = made.out[i];
+    if (made.nout > 3) din[3] = grad_fit(c, n, made.out[3], 3);
     return true;
 }
 
-/* Products of depth and of width for each score, and about twenty operations for its exponential.
- */
+/* Products of depth and of width for each score, about twenty operations for its exponential, and
+ * a random number where some are dropped (64 operations: four come at once). */
 static uint64_t flops_attention(const Graph *g, const Node *n) {
     AttentionObject o;
     op_attention_object(g, n, &o);
     double scores = (double)o.rows * (double)o.keys, d = (double)o.depth, w = (double)o.width;
     for (uint32_t i = 0; i < o.nbatch; i++) scores *= (double)o.batch[i];
     double work = scores * (o.grad ? 6 * d + 4 * w + 30 : 2 * d + 2 * w + 20);
+    if (o.ratio > 0) work += 64 * scores;
     return work < 0x1p63 ? (uint64_t)work : UINT64_MAX / 2;
 }
 
@@ -143,6 +155,7 @@ bool op_attention_object(const Graph *g, const Node *n, AttentionObject *out) {
                              .shows = ir_get_i(n, A_mode, 0) != 0,
                              .alpha = ir_get_f(n, A_alpha, 1),
                              .fill = ir_get_f(n, A_value, 0),
+                             .ratio = ir_get_f(n, A_ratio, 0),
                              .nbatch = r - 2,
                              .rows = q->dim[r - 2],
                              .keys = v->dim[r - 2],
@@ -178,6 +191,7 @@ static bool cpu_attention(CpuEmit *e, const Node *n) {
                        : "DTRT_ATTENTION_HIDES");
     text_add(&t, ", .alpha = %s, .fill = %s", op_c_float(e->arena, o.alpha),
              op_c_float(e->arena, o.fill));
+    if (o.ratio > 0) text_add(&t, ", .ratio = %s", op_c_float(e->arena, o.ratio));
     add_dims(&t, "batch", o.batch, o.nbatch);
     text_add(&t, ", .rows = %lld, .keys = %lld, .depth = %lld, .width = %lld", (long long)o.rows,
              (long long)o.keys, (long long)o.depth, (long long)o.width);
@@ -185,17 +199,20 @@ static bool cpu_attention(CpuEmit *e, const Node *n) {
     if (o.cond) add_dims(&t, "cond_dim", o.cond_dim, o.nbatch + 1);
     text_char(&t, '}');
     uint32_t obj = e->object(e, "DtrtAttention", t.at), out = n->nin;
-    const char *add = pointer(e, n, p.add), *cond = pointer(e, n, p.cond);
-    if (o.grad)
+    const char *masks =
+        arena_printf(e->arena, "%s, %s", pointer(e, n, p.add), pointer(e, n, p.cond));
+    if (!o.grad) {
         text_add(e->body,
-                 "    dtrt_attention_grad(&DtrtAttention_%u[c->slot], p[0], p[1], p[2], p[3], %s, "
-                 "%s, p[4], p[%u], p[%u], p[%u], p[%u]);\n",
-                 obj, add, cond, out, out + 1, out + 2, out + 3);
-    else
-        text_add(e->body,
-                 "    dtrt_attention_forward(&DtrtAttention_%u[c->slot], p[0], p[1], p[2], %s, %s, "
-                 "p[%u], p[%u], p[%u]);\n",
-                 obj, add, cond, out, out + 1, out + 2);
+                 "    dtrt_attention_forward(c, &DtrtAttention_%u[c->slot], %u, p[0], p[1], p[2], "
+                 "%s, p[%u], p[%u], p[%u]);\n",
+                 obj, n->key, masks, out, out + 1, out + 2);
+        return true;
+    }
+    const char *dscores = n->nout > 3 ? arena_printf(e->arena, "p[%u]", out + 3) : "NULL";
+    text_add(e->body,
+             "    dtrt_attention_grad(c, &DtrtAttention_%u[c->slot], %u, p[0], p[1], p[2], p[3], "
+             "%s, p[4], p[%u], p[%u], p[%u], %s, p[%u]);\n",
+             obj, n->key, masks, out, out + 1, out + 2, dscores, out + n->nout);
     return true;
 }
 
@@ -211,7 +228,8 @@ const OpDef op_Attention = {.name = "Attention",
 const OpDef op_AttentionGrad = {.name = "AttentionGrad",
                                 .min_in = 5,
                                 .max_in = 7,
-                                .nout = 3,
+                                .nout = 4,
+                                .spare = 1,
                                 .infer = infer_attention_grad,
                                 .flops = flops_attention,
                                 .cpu = cpu_attention};

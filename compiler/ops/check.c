@@ -109,7 +109,7 @@ static bool check_node(Check *c, NodeId n) {
     const Node *x = &c->g->node[n];
     const OpDef *def = op_def(x->op);
     if (x->op == OP_Opaque) return true;
-    if (def->nout != 255 && x->nout != def->nout)
+    if (def->nout != 255 && (x->nout > def->nout || x->nout + def->spare < def->nout))
         return diag_error(c->d, ir_place(c->g, n, NO_ID), "expected %u outputs, found %u",
                           def->nout, x->nout);
     if (x->nout && x->out[0] == NO_ID)

@@ -32,6 +32,7 @@ NodeClass op_node_class(const Node *n) {
     if (n->body)
         for (uint32_t i = 0; i < n->body->ninst; i++)
             if (op_def(n->body->inst[i].op)->cls == CLS_RANDOM) return CLS_RANDOM;
+    if (op_class(n) == CLS_PURE && ir_get_f(n, A_ratio, 0) > 0) return CLS_RANDOM;
     return op_class(n);
 }
 

@@ -58,6 +58,7 @@ typedef struct OpDef {
     NodeClass cls;
     uint32_t flags;
     uint8_t min_in, max_in, nout; /* max_in 255: any number; nout counts optional outputs too */
+    uint8_t spare; /* so many of the last outputs a node need not have */
     uint32_t mutates;             /* bit i: input i is written (CLS_EFFECT) */
     uint32_t ones; /* bit i: a weight at input i starts at 1 where the file has no values (scales,
                       variances), not at 0 */
@@ -99,7 +100,7 @@ static inline NodeClass op_class(const Node *n) {
 }
 /* True when node n, with its axes, can stand as a column reduction in a Fused node. */
 bool op_is_colreduce(const Node *n);
-/* Class of a node: Fused nodes are random when a member is. */
+/* Class of a node: Fused nodes are random when a member is, attention when it drops. */
 NodeClass op_node_class(const Node *n);
 /* Bit i: output 0 of n may take over the storage of input i, where both have as many bytes and the
  * storage dies there. The first operand of a storage stands for it. */
@@ -161,7 +162,7 @@ typedef struct {
 bool op_matmul_object(const Graph *g, const Node *n, MatmulObject *out);
 typedef struct {
     bool grad, trans_k, add, cond, shows; /* cond: there is one; shows: true means a score stays */
-    double alpha, fill;
+    double alpha, fill, ratio; /* ratio 0: nothing is dropped */
     uint32_t nbatch;
     int64_t batch[IR_MAX_RANK], rows, keys, depth, width;
     int64_t add_dim[IR_MAX_RANK], cond_dim[IR_MAX_RANK]; /* batch axes and rows, 1: broadcast */

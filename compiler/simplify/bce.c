@@ -29,6 +29,20 @@ typedef struct {
     int sign;
 } Match;
 
+/* Per value: some weight that is trained has a part in it. */
+static bool *trained_values(Arena *a, const Graph *g) {
+    bool *is = ARENA_ARRAY(a, bool, g->nvalue + 1);
+    for (ValueId v = 0; v < g->nvalue; v++) is[v] = g->value[v].role == ROLE_PARAM;
+    for (NodeId n = 0; n < g->nnode; n++) {
+        const Node *x = &g->node[n];
+        bool any = false;
+        for (uint32_t i = 0; i < x->nin; i++) any = any || (x->in[i] != NO_ID && is[x->in[i]]);
+        for (uint32_t k = 0; k < x->nout; k++)
+            if (x->out[k] != NO_ID) is[x->out[k]] = any;
+    }
+    return is;
+}
+
 static const Node *def_of(const Graph *g, ValueId v, OpCode op) {
     if (v == NO_ID || g->value[v].def == NO_ID) return NULL;
     const Node *n = &g->node[g->value[v].def];

@@ -8,8 +8,6 @@
 const Graph *group_norms(Arena *a, const Graph *g);
 /* g itself when it has no softmax */
 const Graph *join_attention(Arena *a, const Graph *g);
-/* per value: some weight that is trained has a part in it (attention.c) */
-bool *trained_values(Arena *a, const Graph *g);
 /* g itself when it has no logarithm */
 const Graph *join_entropies(Arena *a, const Graph *g);
 Graph *join_biases(Arena *a, const Graph *g);

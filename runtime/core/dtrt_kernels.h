@@ -69,17 +69,20 @@ void dtrt_matmul_free(DtrtMatmul *m);
 void dtrt_matmul(const DtrtMatmul *m, const float *a, const float *b, const float *bias, float *y,
                  void *ws);
 
-/* ---- attention.c: y = softmax(mask(alpha * q k')) v for each head ---- */
+/* ---- attention.c: y = dropout(softmax(mask(alpha * q k'))) v for each head ---- */
 /* q [batch.., rows, depth], k [batch.., keys, depth] (trans_k: [batch.., depth, keys]), v [batch..,
  * keys, width], y [batch.., rows, width]. Scores [batch.., rows, keys] are masked in this order:
  * where cond (bool) says so they become fill, then add (f32) is added; axes of cond and add are
  * those of the scores or 1, the last is always keys. stats [batch.., rows, 2]: largest score, 1/sum
- * of exponentials. An object is of the forward pass or (grad) of the gradient. */
+ * of exponentials. Dropout is that of dtrt_dropout over [batch.., rows, keys], with the step's seed
+ * and `key`. dscores [batch.., rows, keys], if not NULL: gradient of the masked scores, of which
+ * the sum over broadcast axes is that of add. An object is of the forward pass or (grad) of the
+ * gradient. */
 enum { DTRT_ATTENTION_NO_COND, DTRT_ATTENTION_HIDES, DTRT_ATTENTION_SHOWS };
 typedef struct DtrtAttention {
     int grad, nbatch, trans_k;
-    int add, cond; /* is there one; cond: what true means for a score */
-    float alpha, fill;
+    int add, cond;            /* is there one; cond: what true means for a score */
+    float alpha, fill, ratio; /* ratio: of dropout, 0: none */
     int64_t batch[6], rows, keys, depth, width;
     int64_t add_dim[7], cond_dim[7]; /* batch axes and rows */
     void *impl;
@@ -89,11 +92,13 @@ bool dtrt_attention_needs(const DtrtAttention *m, int threads, uint64_t *workspa
 bool dtrt_attention_init(DtrtAttention *m, int threads);
 uint64_t dtrt_attention_workspace(const DtrtAttention *m); /* after init */
 void dtrt_attention_free(DtrtAttention *m);
-void dtrt_attention_forward(const DtrtAttention *m, const float *q, const float *k, const float *v,
-                            const float *add, const void *cond, float *y, float *stats, void *ws);
-void dtrt_attention_grad(const DtrtAttention *m, const float *dy, const float *q, const float *k,
-                         const float *v, const float *add, const void *cond, const float *stats,
-                         float *dq, float *dk, float *dv, void *ws);
+void dtrt_attention_forward(const DtrtCtx *c, const DtrtAttention *m, uint32_t key, const float *q,
+                            const float *k, const float *v, const float *add, const void *cond,
+                            float *y, float *stats, void *ws);
+void dtrt_attention_grad(const DtrtCtx *c, const DtrtAttention *m, uint32_t key, const float *dy,
+                         const float *q, const float *k, const float *v, const float *add,
+                         const void *cond, const float *stats, float *dq, float *dk, float *dv,
+                         float *dscores, void *ws);
 
 /* ---- pool.c: own loops, no workspace ---- */
 typedef struct DtrtPool {

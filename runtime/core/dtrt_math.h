@@ -6,14 +6,15 @@
 #include <math.h>
 #include <stdint.h>
 
-/* Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), one
- * 32-bit word of it: the number at `index` of the stream (seed, step, key). Recomputing gives the
- * same numbers. */
-static inline uint32_t dtrt_random(uint64_t seed, uint64_t step, uint32_t key, uint64_t index) {
+/* Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): the
+ * numbers at indices 4*block .. 4*block+3 of the stream (seed, step, key). */
+static inline void dtrt_random4(uint64_t seed, uint64_t step, uint32_t key, uint64_t block,
+                                uint32_t c[4]) {
     uint32_t k0 = (uint32_t)seed ^ (key * 0x9E3779B9u), k1 = (uint32_t)(seed >> 32) ^ key;
-    uint64_t block = index >> 2;
-    uint32_t c[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)step,
-                     (uint32_t)(step >> 32)};
+    c[0] = (uint32_t)block;
+    c[1] = (uint32_t)(block >> 32);
+    c[2] = (uint32_t)step;
+    c[3] = (uint32_t)(step >> 32);
     for (int r = 0; r < 10; r++) {
         uint64_t a = (uint64_t)0xD2511F53u * c[0], b = (uint64_t)0xCD9E8D57u * c[2];
         uint32_t n0 = (uint32_t)(b >> 32) ^ c[1] ^ k0, n2 = (uint32_t)(a >> 32) ^ c[3] ^ k1;
@@ -24,10 +25,17 @@ static inline uint32_t dtrt_random(uint64_t seed, uint64_t step, uint32_t key, u
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
+}
+/* One of them: the number at `index`. Recomputing gives the same numbers. */
+static inline uint32_t dtrt_random(uint64_t seed, uint64_t step, uint32_t key, uint64_t index) {
+    uint32_t c[4];
+    dtrt_random4(seed, step, key, index >> 2, c);
     return c[index & 3];
 }
-/* Keep decision of Dropout: kept with probability 1 - ratio, threshold = ratio * 2^32 rounded down.
- */
+/* Keep decision of Dropout: kept with probability 1 - ratio; ratio < 1. */
+static inline uint32_t dtrt_threshold(float ratio) {
+    return (uint32_t)((double)ratio * 4294967296.0);
+}
 static inline int dtrt_keep(uint64_t seed, uint64_t step, uint32_t key, uint64_t index,
                             uint32_t threshold) {
     return dtrt_random(seed, step, key, index) >= threshold;
@@ -36,8 +44,8 @@ static inline int dtrt_keep(uint64_t seed, uint64_t step, uint32_t key, uint64_t
 static inline float dtrt_dropout(float x, float ratio, uint64_t seed, uint64_t step, uint32_t key,
                                  uint64_t index) {
     if (ratio >= 1) return 0;
-    uint32_t threshold = (uint32_t)((double)ratio * 4294967296.0);
-    return dtrt_keep(seed, step, key, index, threshold) ? x * (1.0f / (1.0f - ratio)) : 0;
+    return dtrt_keep(seed, step, key, index, dtrt_threshold(ratio)) ? x * (1.0f / (1.0f - ratio))
+                                                                    : 0;
 }
 /* Uniform in [0, 1): 24 bits. */
 static inline float dtrt_uniform(uint64_t seed, uint64_t step, uint32_t key, uint64_t index) {

@@ -1,12 +1,12 @@
-/* attention.c - scaled dot-product attention, Y = softmax(mask(alpha * Q K')) V for each head, and
- * its gradient, without a matrix of all queries and keys.
+/* attention.c - scaled dot-product attention, Y = D(softmax(mask(alpha * Q K'))) V for each head,
+ * where D is dropout or nothing, and its gradient, without a matrix of all queries and keys.
  *
  * A block of heads and queries is worked on at a time: its scores, [heads, queries, all keys], fit
  * into BLOCK floats of workspace. Forward saves two numbers a query, the largest score and the
  * inverse of the sum of exponentials; the gradient computes the scores of a block again and gets
  * the very probabilities P of the forward pass from them:
  *
- *   dP = dY V',  dS = alpha * P (dP - sum(dP P)),  dQ = dS K,  dK += dS' Q,  dV += P' dY
+ *   dP = D(dY V'),  dS = alpha * P (dP - sum(dP P)),  dQ = dS K,  dK += dS' Q,  dV += D(P)' dY
  *
  * After M. Rabe, C. Staats, "Self-attention does not need O(n^2) memory" (2021), and T. Dao et al.,
  * "FlashAttention" (NeurIPS 2022). Unlike there keys are not divided, because the rows of a block
@@ -16,8 +16,7 @@
  * oneDNN that were made for one thread, so that nobody waits for another within the node. Blocks
  * follow from the shape alone and are added up in their order: the bits do not depend on the number
  * of threads. */
-#include "dtrt_vecmath.h"
-#include "kernel.h"
+#include "attention_rows.h"
 #include "onednn.h"
 
 #include <assert.h>
@@ -259,104 +258,6 @@ void dtrt_attention_free(DtrtAttention *m) {
     m->impl = NULL;
 }
 
-/* ---- rows of a block ---- */
-
-typedef struct {
-    const DtrtAttention *m;
-    int64_t head, row, rows; /* the block's first head and row, its rows of a head */
-    const float *add;
-    const uint8_t *cond;
-    float *stats;
-} Rows;
-
-/* The row of a mask whose axes `dim` are those of the scores or 1. */
-static int64_t mask_row(const DtrtAttention *m, const int64_t *dim, int64_t head, int64_t row) {
-    int64_t at = dim[m->nbatch] > 1 ? row : 0, stride = dim[m->nbatch];
-    for (int i = m->nbatch; i-- > 0;) {
-        if (dim[i] > 1) at += head % m->batch[i] * stride;
-        stride *= dim[i];
-        head /= m->batch[i];
-    }
-    return at * m->keys;
-}
-
-typedef struct {
-    const float *add;    /* NULL: none */
-    const uint8_t *cond; /* as add */
-    int64_t stats;       /* number of the row in all rows */
-} Row;
-
-static Row row_of(const Rows *r, int64_t i) {
-    int64_t head = r->head + i / r->rows, row = r->row + i % r->rows;
-    Row x = {.stats = head * r->m->rows + row};
-    if (r->add) x.add = r->add + mask_row(r->m, r->m->add_dim, head, row);
-    if (r->cond) x.cond = r->cond + mask_row(r->m, r->m->cond_dim, head, row);
-    return x;
-}
-
-/* s = mask(alpha * s) */
-KERNEL_INLINE void masked_row(const DtrtAttention *m, const Row *x, float *s) {
-    float alpha = m->alpha, fill = m->fill;
-    int hides = m->cond == DTRT_ATTENTION_HIDES;
-#pragma omp simd
-    for (int64_t j = 0; j < m->keys; j++) s[j] *= alpha;
-    if (x->cond) {
-#pragma omp simd
-        for (int64_t j = 0; j < m->keys; j++) s[j] = (x->cond[j] != 0) == hides ? fill : s[j];
-    }
-    if (x->add) {
-#pragma omp simd
-        for (int64_t j = 0; j < m->keys; j++) s[j] += x->add[j];
-    }
-}
-
-/* Scores to probabilities. */
-KERNEL probability_rows(float *scores, const Rows *r, int64_t lo, int64_t hi) {
-    int64_t n = r->m->keys;
-    for (int64_t i = lo; i < hi; i++) {
-        float *s = scores + i * n;
-        Row x = row_of(r, i);
-        masked_row(r->m, &x, s);
-        float top = kernel_max(s, n);
-        double sum = 0.0;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t j = 0; j < n; j++) {
-            float e = dtrt_expf(s[j] - top);
-            s[j] = e;
-            sum += (double)e;
-        }
-        float scale = (float)(1.0 / sum);
-#pragma omp simd
-        for (int64_t j = 0; j < n; j++) s[j] *= scale;
-        r->stats[2 * x.stats] = top;
-        r->stats[2 * x.stats + 1] = scale;
-    }
-}
-
-/* Scores to probabilities P, by what the forward pass saved; d: dP to dS. */
-KERNEL gradient_rows(float *scores, float *dprob, const Rows *r, int64_t lo, int64_t hi) {
-    int64_t n = r->m->keys;
-    for (int64_t i = lo; i < hi; i++) {
-        float *s = scores + i * n, *d = dprob + i * n;
-        Row x = row_of(r, i);
-        masked_row(r->m, &x, s);
-        float top = r->stats[2 * x.stats], scale = r->stats[2 * x.stats + 1], alpha = r->m->alpha;
-        double sum = 0.0;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t j = 0; j < n; j++) {
-            s[j] = dtrt_expf(s[j] - top) * scale;
-            sum += (double)(s[j] * d[j]);
-        }
-        float mean = (float)sum;
-#pragma omp simd
-        for (int64_t j = 0; j < n; j++) d[j] = s[j] * (d[j] - mean) * alpha;
-        if (!x.cond) continue;
-        int hides = r->m->cond == DTRT_ATTENTION_HIDES;
-#pragma omp simd
-        for (int64_t j = 0; j < n; j++) d[j] = (x.cond[j] != 0) == hides ? 0.0f : d[j];
-    }
-}
-
 /* ---- the two passes ---- */
 
 /* A thread at work: what all share, its own products and memory. */
@@ -446,24 +347,30 @@ static void all_groups(const Job *all, void *ws) {
     }
 }
 
-static Rows rows_of(const DtrtAttention *m, const float *add, const void *cond, float *stats) {
-    return (Rows){
-        .m = m, .add = m->add ? add : NULL, .cond = m->cond ? cond : NULL, .stats = stats};
+static Rows rows_of(const DtrtCtx *c, const DtrtAttention *m, uint32_t key, const float *add,
+                    const void *cond, float *stats) {
+    Rows r = {.m = m, .add = m->add ? add : NULL, .cond = m->cond ? cond : NULL, .stats = stats};
+    if (m->ratio > 0.0f)
+        r.drop = (Drop){c->seed, c->step, key, dtrt_threshold(m->ratio), 1.0f / (1.0f - m->ratio)};
+    return r;
 }
 
-void dtrt_attention_forward(const DtrtAttention *m, const float *q, const float *k, const float *v,
-                            const float *add, const void *cond, float *y, float *stats, void *ws) {
+void dtrt_attention_forward(const DtrtCtx *c, const DtrtAttention *m, uint32_t key, const float *q,
+                            const float *k, const float *v, const float *add, const void *cond,
+                            float *y, float *stats, void *ws) {
     assert(m->impl && !m->grad && (!m->cond || cond) && (!m->add || add));
     Job j = {.m = m, .x = m->impl, .q = q, .k = k, .v = v, .y = y};
-    j.r = rows_of(m, add, cond, stats);
+    j.r = rows_of(c, m, key, add, cond, stats);
     all_groups(&j, ws);
 }
 
-void dtrt_attention_grad(const DtrtAttention *m, const float *dy, const float *q, const float *k,
-                         const float *v, const float *add, const void *cond, const float *stats,
-                         float *dq, float *dk, float *dv, void *ws) {
+void dtrt_attention_grad(const DtrtCtx *c, const DtrtAttention *m, uint32_t key, const float *dy,
+                         const float *q, const float *k, const float *v, const float *add,
+                         const void *cond, const float *stats, float *dq, float *dk, float *dv,
+                         float *dscores, void *ws) {
     assert(m->impl && m->grad && (!m->cond || cond) && (!m->add || add));
     Job j = {.m = m, .x = m->impl, .q = q, .k = k, .v = v, .dy = dy, .dq = dq, .dk = dk, .dv = dv};
-    j.r = rows_of(m, add, cond, (float *)(uintptr_t)stats); /* only read there */
+    j.r = rows_of(c, m, key, add, cond, (float *)(uintptr_t)stats); /* only read there */
+    j.r.dscores = dscores;
     all_groups(&j, ws);
 }

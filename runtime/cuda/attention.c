@@ -55,8 +55,9 @@ static void multiply(const Block *b, CuProducts p, const float *x, const float *
     cu_blas_products(&p, x, y, to, b->library, b->plan.library);
 }
 
-static CuAttention rows_of(const Block *b) {
+static CuAttention rows_of(const Block *b, uint32_t key) {
     const DtrtAttention *m = b->m;
+    const bool drops = m->ratio > 0.0f;
     CuAttention q = {.head = b->head,
                      .row = b->row,
                      .rows = b->rows,
@@ -66,7 +67,10 @@ static CuAttention rows_of(const Block *b) {
                      .nbatch = m->nbatch,
                      .hides = m->cond == DTRT_ATTENTION_HIDES,
                      .alpha = m->alpha,
-                     .fill = m->fill};
+                     .fill = m->fill,
+                     .scale = drops ? 1.0f / (1.0f - m->ratio) : 0.0f,
+                     .key = key,
+                     .threshold = drops ? dtrt_threshold(m->ratio) : 0};
     for (int i = 0; i < m->nbatch; i++) q.batch[i] = m->batch[i];
     for (int i = 0; i <= m->nbatch; i++) {
         q.add_dim[i] = m->add_dim[i];
@@ -117,15 +121,17 @@ void dtrt_attention_free(DtrtAttention *m) {
     (void)m;
 }
 
-void dtrt_attention_forward(const DtrtAttention *m, const float *q, const float *k, const float *v,
-                            const float *add, const void *cond, float *y, float *stats, void *ws) {
+void dtrt_attention_forward(const DtrtCtx *ctx, const DtrtAttention *m, uint32_t number,
+                            const float *q, const float *k, const float *v, const float *add,
+                            const void *cond, float *y, float *stats, void *ws) {
+    (void)ctx; /* seed and step are read on the device */
     Block b = block_of(m, ws);
     const float *plus = m->add ? add : NULL;
     const void *when = m->cond ? cond : NULL;
     assert(!m->grad && (!m->cond || cond) && (!m->add || add));
     while (next_block(&b)) {
         const int64_t row = b.head * m->rows + b.row, key = b.head * m->keys;
-        CuAttention c = rows_of(&b);
+        CuAttention c = rows_of(&b, number);
         make_scores(&b, q + row * m->depth, k + key * m->depth);
         ATTENTION_ROWS(attention_rows, c, &b.scores, &plus, &when, &stats);
         multiply(&b,
@@ -198,19 +204,21 @@ static void make_dk(const Block *b, const float *q, float *dk) {
              m->trans_k ? q : b->dprob, m->trans_k ? b->dprob : q, dk);
 }
 
-void dtrt_attention_grad(const DtrtAttention *m, const float *dy, const float *q, const float *k,
-                         const float *v, const float *add, const void *cond, const float *stats,
-                         float *dq, float *dk, float *dv, void *ws) {
+void dtrt_attention_grad(const DtrtCtx *ctx, const DtrtAttention *m, uint32_t number,
+                         const float *dy, const float *q, const float *k, const float *v,
+                         const float *add, const void *cond, const float *stats, float *dq,
+                         float *dk, float *dv, float *dscores, void *ws) {
+    (void)ctx;
     Block b = block_of(m, ws);
     const float *plus = m->add ? add : NULL;
     const void *when = m->cond ? cond : NULL;
     assert(m->grad && (!m->cond || cond) && (!m->add || add));
     while (next_block(&b)) {
         const int64_t row = b.head * m->rows + b.row, key = b.head * m->keys;
-        CuAttention c = rows_of(&b);
+        CuAttention c = rows_of(&b, number);
         make_scores(&b, q + row * m->depth, k + key * m->depth);
         make_dprob(&b, dy + row * m->width, v + key * m->width);
-        ATTENTION_ROWS(attention_grad_rows, c, &b.scores, &b.dprob, &plus, &when, &stats);
+        ATTENTION_ROWS(attention_grad_rows, c, &b.scores, &b.dprob, &plus, &when, &stats, &dscores);
         make_dv(&b, dy + row * m->width, dv + key * m->width);
         make_dq(&b, k + key * m->depth, dq + row * m->depth);
         make_dk(&b, q + row * m->depth, dk + key * m->depth);

@@ -158,13 +158,15 @@ typedef struct {
     double cubic, value;
 } CuResize;
 
-/* The scores of a block of attention, [count rows, keys], and where the rows' masks are. */
+/* The scores of a block of attention, [count rows, keys], where the rows' masks are, dropout (scale
+ * 0: none). */
 typedef struct {
     long long head, row, rows;       /* of the block: first head, first row, rows of a head */
     long long count, all_rows, keys; /* rows of the block, rows of a head in all */
     long long batch[6], add_dim[7], cond_dim[7];
     int nbatch, hides; /* hides: cond says which scores are filled, else which are not */
-    float alpha, fill;
+    float alpha, fill, scale;
+    unsigned key, threshold;
 } CuAttention;
 
 #endif

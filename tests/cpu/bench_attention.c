@@ -52,12 +52,13 @@ static void mask(const Bench *b, float *s, float fill, int64_t rows, int64_t t) 
 }
 
 static void run(const Bench *b, int what, int64_t h, int64_t t) {
+    const DtrtCtx ctx = {.seed = 1};
     if (what == 0)
-        dtrt_attention_forward(&b->whole[0], b->q, b->k, b->v, NULL, b->cond, b->y, b->stats,
-                               b->ws);
+        dtrt_attention_forward(&ctx, &b->whole[0], 1, b->q, b->k, b->v, NULL, b->cond, b->y,
+                               b->stats, b->ws);
     if (what == 1)
-        dtrt_attention_grad(&b->whole[1], b->dy, b->q, b->k, b->v, NULL, b->cond, b->stats, b->dq,
-                            b->dk, b->dv, b->ws);
+        dtrt_attention_grad(&ctx, &b->whole[1], 1, b->dy, b->q, b->k, b->v, NULL, b->cond, b->stats,
+                            b->dq, b->dk, b->dv, NULL, b->ws);
     if (what == 2) {
         dtrt_matmul(&b->part[0], b->q, b->k, NULL, b->s, b->ws);
         mask(b, b->s, -INFINITY, h * t, t);

@@ -109,6 +109,8 @@ static void test_bad_texts(void) {
          "line 1: number 99999999999999999999 is too large"},
         {"graph \"m\" %0 param f32[1099511627776] \"x\" fill(0)",
          "line 1: initial data of 4398046511104 bytes is too large for a text"},
+        {"graph \"m\" %0 param f32[4] \"x\" fill(0)\n%1 param f32[67108864] \"y\" fill(0)",
+         "line 2: initial data of 268435456 bytes is too large for a text"},
         {"graph \"m\" %0 const i32[2] \"x\" data[1, 2147483648]",
          "line 1: expected a number of type i32, found 2147483648"},
         {"graph \"m\" %0 const f32[2] \"x\" data[1]", "line 1: expected ',', found ']'"},

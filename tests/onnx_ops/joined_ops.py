@@ -74,13 +74,16 @@ class Chain:
         return m
 
 
-def attention(name, lead, rows, keys, depth, width, mask=None, scale="mul", swap=True, fill=-np.inf):
-    """Scores of weights, with what the options say, times values."""
+def attention(name, lead, rows, keys, depth, width, mask=None, scale="mul", swap=True, fill=-np.inf, bias=None, drop=0,
+              few=False):
+    """Scores of weights, with what the options say, times values.  bias: shape of a mask that is trained; few: all
+    heads share keys and values.  What is dropped is known to --check-grad alone."""
     c = Chain(name, "Attention")
     one = c.given(np.ones(1, np.float32))
-    q, k, v = data(*lead, rows, depth), data(*lead, keys, depth), data(*lead, keys, width)
+    of = () if few else lead
+    q, k, v = data(*lead, rows, depth), data(*of, keys, depth), data(*of, keys, width)
     qn, kn, vn = c.weight(q), c.weight(k if swap else np.swapaxes(k, -1, -2)), c.weight(v)
-    axes = list(range(len(lead))) + [len(lead) + 1, len(lead)]
+    axes = list(range(len(of))) + [len(of) + 1, len(of)]
     if scale == "query":
         qn = c.op("Div", qn, c.constant(np.float32(2)))
     s = c.op("MatMul", qn, c.op("Transpose", kn, perm=axes) if swap else kn)
@@ -100,8 +103,30 @@ def attention(name, lead, rows, keys, depth, width, mask=None, scale="mul", swap
         add = data(*lead[:1], *[1] * (len(lead) - 1), rows, keys)
         s = c.op("Add", c.given(add), s)
         want = want + add
-    y = c.op("MatMul", c.op("Softmax", s, axis=-1), vn)
-    return c, c.op("Mul", y, one), softmax(want) @ v
+    if bias:
+        add = data(*bias)
+        s = c.op("Add", s, c.weight(add))
+        want = want + add
+    p = c.op("Softmax", s, axis=-1)
+    if drop:
+        p = c.op("Dropout", p, c.constant(np.float32(drop)), c.constant(np.array(True)))
+    return c, c.op("Mul", c.op("MatMul", p, vn), one), None if drop else softmax(want) @ v
+
+
+def windows(name, batch, count, heads, size, depth):
+    """Attention within windows, as Swin has it: a bias for each head, and a mask for each window of an image."""
+    c = Chain(name, "Attention")
+    one = c.given(np.ones(1, np.float32))
+    q, k, v = (data(batch * count, heads, size, depth) for _ in range(3))
+    bias, mask = data(1, heads, size, size), np.where(RNG.random((1, count, 1, size, size)) < 0.3, -100, 0).astype(np.float32)
+    s = c.op("MatMul", c.weight(q), c.op("Transpose", c.weight(k), perm=[0, 1, 3, 2]))
+    s = c.op("Add", s, c.weight(bias))
+    s = c.op("Reshape", s, c.constant(np.array([batch, count, heads, size, size])))
+    s = c.op("Add", s, c.given(mask))
+    s = c.op("Reshape", s, c.constant(np.array([-1, heads, size, size])))
+    want = (q.astype(float) @ np.swapaxes(k, -1, -2) + bias).reshape(batch, count, heads, size, size) + mask
+    y = c.op("MatMul", c.op("Softmax", s, axis=-1), c.weight(v))
+    return c, c.op("Mul", y, one), softmax(want.reshape(-1, heads, size, size)) @ v
 
 
 def entropy(name, form, node="BceLogits"):
@@ -146,6 +171,13 @@ def cases():
     yield attention("attention_added", (2, 3), 5, 7, 4, 6, mask="add", swap=False)
     yield attention("attention_both", (2, 3), 5, 7, 4, 6, mask="both")
     yield attention("attention_blocks", (1, 2), 300, 600, 8, 8, mask="add")
+    yield attention("attention_bias", (3, 2), 5, 7, 4, 6, bias=(1, 2, 5, 7))
+    yield attention("attention_bias_mask", (3, 2), 6, 6, 4, 4, mask="hide", bias=(2, 1, 6))
+    yield attention("attention_drop", (2, 3), 9, 11, 8, 8, drop=0.25)
+    yield attention("attention_drop_all", (2, 3), 9, 9, 4, 4, mask="both", drop=0.5, bias=(9, 9))
+    yield attention("attention_drop_blocks", (1, 2), 300, 600, 8, 8, drop=0.1)
+    yield attention("attention_shared_keys", (2, 3), 5, 7, 4, 6, few=True)
+    yield windows("attention_windows", 2, 3, 2, 6, 4)
     yield entropy("bce_exported", "exported")
     yield entropy("bce_positive", "positive")
     yield entropy("bce_stable", "stable")
@@ -186,7 +218,7 @@ def wrong(dtrc, c, y, want, work):
     if rc:
         return f"gradient: {out[-600:]}{err[-200:]}"
     loss = float(re.search(r"loss: program (\S+),", out).group(1))
-    if abs(loss - (want * want).sum()) > 2e-5 * (want * want).sum():
+    if want is not None and abs(loss - (want * want).sum()) > 2e-5 * (want * want).sum():
         return f"loss {loss}, expected {(want * want).sum()}"
     return budgets(train, base, work)
 

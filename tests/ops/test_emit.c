@@ -187,21 +187,30 @@ static void test_groups(void) {
 static void test_attention(void) {
     check(
         "%0 input f32[2,5,4] \"q\" %1 input f32[2,6,4] \"k\" %2 input f32[2,6,3] \"v\""
-        "%3 input bool[5,6] \"c\""
+        "%3 input bool[5,6] \"c\" %9 param f32[6] \"m\""
         "fwd %4 f32[2,5,3] \"y\", %5 f32[2,5,2] \"s\" = Attention(%0, %1, %2, -, %3) "
         "{alpha=0.5, trans_b=1, value=-2.0} \"n\""
         "bwd %6 f32[2,5,4] \"a\", %7 f32[2,6,4] \"b\", %8 f32[2,6,3] \"d\" = "
-        "AttentionGrad(%4, %0, %1, %2, %5, -, %3) {alpha=0.5, trans_b=1, value=-2.0} \"g\"",
+        "AttentionGrad(%4, %0, %1, %2, %5, -, %3) {alpha=0.5, trans_b=1, value=-2.0} \"g\""
+        "bwd %10 f32[2,5,4] \"a\", %11 f32[2,6,4] \"b\", %12 f32[2,6,3] \"d\", %13 f32[2,5,6] "
+        "\"s\" "
+        "= AttentionGrad(%4, %0, %1, %2, %5, %9) {trans_b=1, ratio=0.25} \"h\" key 9",
         "DtrtAttention_0 = {.grad = 0, .nbatch = 1, .trans_k = 0, .add = 0, .cond = "
         "DTRT_ATTENTION_HIDES, .alpha = 0.5f, .fill = -2.0f, .batch = {2}, .rows = 5, .keys = 6, "
         ".depth = 4, .width = 3, .cond_dim = {1, 5}}\n"
         "DtrtAttention_1 = {.grad = 1, .nbatch = 1, .trans_k = 0, .add = 0, .cond = "
         "DTRT_ATTENTION_HIDES, .alpha = 0.5f, .fill = -2.0f, .batch = {2}, .rows = 5, .keys = 6, "
         ".depth = 4, .width = 3, .cond_dim = {1, 5}}\n"
-        "    dtrt_attention_forward(&DtrtAttention_0[c->slot], p[0], p[1], p[2], NULL, p[4], p[5], "
-        "p[6], p[7]);\n"
-        "    dtrt_attention_grad(&DtrtAttention_1[c->slot], p[0], p[1], p[2], p[3], NULL, p[6], "
-        "p[4], p[7], p[8], p[9], p[10]);\n");
+        "DtrtAttention_2 = {.grad = 1, .nbatch = 1, .trans_k = 0, .add = 1, .cond = "
+        "DTRT_ATTENTION_NO_COND, .alpha = 1.0f, .fill = 0.0f, .ratio = 0.25f, .batch = {2}, .rows "
+        "= "
+        "5, .keys = 6, .depth = 4, .width = 3, .add_dim = {1, 1}}\n"
+        "    dtrt_attention_forward(c, &DtrtAttention_0[c->slot], 0, p[0], p[1], p[2], NULL, p[4], "
+        "p[5], p[6], p[7]);\n"
+        "    dtrt_attention_grad(c, &DtrtAttention_1[c->slot], 0, p[0], p[1], p[2], p[3], NULL, "
+        "p[6], p[4], p[7], p[8], p[9], NULL, p[10]);\n"
+        "    dtrt_attention_grad(c, &DtrtAttention_2[c->slot], 9, p[0], p[1], p[2], p[3], p[5], "
+        "NULL, p[4], p[6], p[7], p[8], p[9], p[10]);\n");
 }
 
 /* Both passes of a loss share an object. */

@@ -1,5 +1,6 @@
 /* interp_attention.c - attention and its gradient for the test interpreter: one query at a time,
  * from the definitions, probabilities computed anew where the kernels use what was saved. */
+#include "dtrt_math.h"
 #include "interp.h"
 
 #include <math.h>
@@ -66,10 +67,18 @@ static void probabilities(const Heads *h, uint64_t r, double *p) {
     for (uint64_t j = 0; j < h->keys; j++) p[j] /= sum;
 }
 
+/* What dropout makes of a probability 1. */
+static double kept(const Heads *h, uint64_t r, uint64_t j) {
+    double ratio = call_f(h->c, A_ratio, 0);
+    float one = dtrt_dropout(1, (float)ratio, 1, 0, h->c->key, r * h->keys + j);
+    return ratio <= 0 ? 1 : one > 0 ? 1 / (1 - ratio) : 0;
+}
+
 static void forward(const Heads *h, uint64_t r, const double *p) {
     for (uint64_t e = 0; e < h->width; e++) {
         double y = 0;
-        for (uint64_t j = 0; j < h->keys; j++) y += p[j] * h->v->x[value_at(h, r, j) + e];
+        for (uint64_t j = 0; j < h->keys; j++)
+            y += p[j] * kept(h, r, j) * h->v->x[value_at(h, r, j) + e];
         h->c->out[0].x[r * h->width + e] = y;
     }
 }
@@ -81,13 +90,14 @@ static void backward(const Heads *h, uint64_t r, const double *p, double *d) {
     for (uint64_t j = 0; j < h->keys; j++) {
         d[j] = 0;
         for (uint64_t e = 0; e < h->width; e++) {
-            d[j] += dy[e] * h->v->x[value_at(h, r, j) + e];
-            out[2].x[value_at(h, r, j) + e] += p[j] * dy[e];
+            d[j] += dy[e] * kept(h, r, j) * h->v->x[value_at(h, r, j) + e];
+            out[2].x[value_at(h, r, j) + e] += p[j] * kept(h, r, j) * dy[e];
         }
         sum += p[j] * d[j];
     }
     for (uint64_t j = 0; j < h->keys; j++) {
         double ds = hidden(h, r, j) ? 0 : h->alpha * p[j] * (d[j] - sum);
+        if (h->c->nout > 3 && out[3].x) out[3].x[r * h->keys + j] = p[j] * (d[j] - sum);
         for (uint64_t e = 0; e < h->depth; e++) {
             out[0].x[r * h->depth + e] += ds * h->k->x[key_at(h, r, j, e)];
             out[1].x[key_at(h, r, j, e)] += ds * h->q->x[r * h->depth + e];
