@@ -58,7 +58,7 @@ typedef struct OpDef {
     NodeClass cls;
     uint32_t flags;
     uint8_t min_in, max_in, nout; /* max_in 255: any number; nout counts optional outputs too */
-    uint8_t spare; /* so many of the last outputs a node need not have */
+    uint8_t spare;                /* so many of the last outputs a node need not have */
     uint32_t mutates;             /* bit i: input i is written (CLS_EFFECT) */
     uint32_t ones; /* bit i: a weight at input i starts at 1 where the file has no values (scales,
                       variances), not at 0 */
@@ -162,7 +162,7 @@ typedef struct {
 bool op_matmul_object(const Graph *g, const Node *n, MatmulObject *out);
 typedef struct {
     bool grad, trans_k, add, cond, shows; /* cond: there is one; shows: true means a score stays */
-    double alpha, fill, ratio; /* ratio 0: nothing is dropped */
+    double alpha, fill, ratio;            /* ratio 0: nothing is dropped */
     uint32_t nbatch;
     int64_t batch[IR_MAX_RANK], rows, keys, depth, width;
     int64_t add_dim[IR_MAX_RANK], cond_dim[IR_MAX_RANK]; /* batch axes and rows, 1: broadcast */
