@@ -7,6 +7,13 @@
 #include "sizes.h"
 #include "train.h"
 
+/* Kernels for compute capability number / 10: machine code, which runs on it and on later minor
+ * versions, or PTX, which drivers compile for it and all later ones. */
+typedef struct {
+    int number; /* 80 for sm_80 */
+    bool cubin, ptx;
+} GpuArch;
+
 typedef struct {
     const char *command; /* command line, for the front matter */
     const char *model;   /* path as given */
@@ -18,9 +25,7 @@ typedef struct {
     uint64_t seed;                     /* --init */
     const char *init;                  /* keep, kaiming, xavier */
     const char *include_dir, *lib_dir; /* of the runtime */
-    /* the target cuda: kernels for these architectures (80 for sm_80), ascending; text for the
-     * first */
-    const int *gpu_arch;
+    const GpuArch *gpu_arch; /* the target cuda: what its kernels are compiled to, ascending */
     uint32_t ngpu_arch;
     bool tf32;            /* convolutions and products may round their inputs to TF32 */
     const Sizes *sizes;   /* other sizes that the program can have, or NULL */

@@ -1,4 +1,4 @@
-/* nvrtc.c - kernels.cu compiled by NVRTC: a cubin for each architecture, and the PTX of the lowest.
+/* nvrtc.c - kernels.cu compiled by NVRTC: cubins and PTX, as --gpu-arch asks.
  *
  * NVRTC is opened when it is needed; it compiles without a GPU. Options: no contraction to fused
  * multiply-add, so that a value has the same bits wherever it is computed. Compiling takes seconds,
@@ -125,15 +125,17 @@ static const char *image_file(Gen *g, const char *name, bool is_text) {
     return arena_printf(g->a, "%s.%s", name, is_text ? "ptx" : "cubin");
 }
 
-static bool take_cached(Gen *g, const char *name, int arch, bool with_text) {
+static bool take_cached(Gen *g, const char *name, const GpuArch *arch) {
+    const bool wanted[2] = {arch->cubin, arch->ptx};
     size_t n[2] = {0};
     char *bytes[2] = {NULL};
-    for (int is_text = 0; name && is_text <= with_text; is_text++) {
+    for (int is_text = 0; name && is_text < 2; is_text++) {
+        if (!wanted[is_text]) continue;
         bytes[is_text] = file_read(g->a, image_file(g, name, is_text), IMAGE_MAX, &n[is_text]);
         if (!bytes[is_text] || !n[is_text]) return false;
     }
-    for (int is_text = 0; name && is_text <= with_text; is_text++)
-        add_image(g, arch, is_text, bytes[is_text], n[is_text]);
+    for (int is_text = 0; name && is_text < 2; is_text++)
+        if (wanted[is_text]) add_image(g, arch->number, is_text, bytes[is_text], n[is_text]);
     return name != NULL;
 }
 
@@ -144,29 +146,31 @@ static void keep(Gen *g, const char *name, const GenImage *i) {
     if (!file_write(tmp, i->bytes, i->n) || rename(tmp, to)) unlink(tmp);
 }
 
-static bool compile(Gen *g, const Nvrtc *rtc, int arch, bool with_text) {
+static bool compile(Gen *g, const Nvrtc *rtc, const GpuArch *arch) {
     nvrtcProgram p;
-    const char *cached = cache_name(g, rtc, arch);
-    if (take_cached(g, cached, arch, with_text)) return true;
-    const char *option[] = {arena_printf(g->a, "--gpu-architecture=sm_%d", arch), "--std=c++17",
-                            "--fmad=false", "-default-device"};
+    int number = arch->number;
+    const char *cached = cache_name(g, rtc, number);
+    if (take_cached(g, cached, arch)) return true;
+    const char *kind = arch->cubin ? "sm" : "compute"; /* of the latter, NVRTC makes PTX only */
+    const char *option[] = {arena_printf(g->a, "--gpu-architecture=%s_%d", kind, number),
+                            "--std=c++17", "--fmad=false", "-default-device"};
+    uint32_t first = g->image.n;
     nvrtcResult r = rtc->nvrtcCreateProgram(&p, g->kernels, "kernels.cu", 0, NULL, NULL);
     if (r != NVRTC_SUCCESS)
         return diag_error(g->d, (Place){0}, "NVRTC: %s", rtc->nvrtcGetErrorString(r));
     r = rtc->nvrtcCompileProgram(p, sizeof option / sizeof *option, option);
-    bool ok = r == NVRTC_SUCCESS ? take_image(g, rtc, p, arch, false)
-                                 : compile_failed(g, rtc, p, r, arch);
-    if (ok && with_text) ok = take_image(g, rtc, p, arch, true);
+    bool ok = r == NVRTC_SUCCESS || compile_failed(g, rtc, p, r, number);
+    if (ok && arch->cubin) ok = take_image(g, rtc, p, number, false);
+    if (ok && arch->ptx) ok = take_image(g, rtc, p, number, true);
     rtc->nvrtcDestroyProgram(&p);
-    for (uint32_t i = 0; ok && cached && i <= with_text; i++)
-        keep(g, cached, &g->image.at[g->image.n - 1 - i]);
+    for (uint32_t i = first; ok && cached && i < g->image.n; i++) keep(g, cached, &g->image.at[i]);
     return ok;
 }
 
 bool cg_nvrtc(Gen *g) {
     Nvrtc rtc;
     TRY(open_nvrtc(g, &rtc));
-    for (uint32_t i = 0; i < g->o->ngpu_arch; i++) TRY(compile(g, &rtc, g->o->gpu_arch[i], i == 0));
+    for (uint32_t i = 0; i < g->o->ngpu_arch; i++) TRY(compile(g, &rtc, &g->o->gpu_arch[i]));
     return true;
 }
 #else

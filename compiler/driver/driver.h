@@ -60,7 +60,7 @@ typedef struct {
     uint32_t nrule;
     Target target;
     bool tf32; /* --math tf32 */
-    int gpu_arch[8];
+    GpuArch gpu_arch[8]; /* ascending; some have PTX */
     uint32_t ngpu_arch;
     PlanOptions plan;
     const char *init; /* keep, kaiming, xavier */

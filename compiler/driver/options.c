@@ -69,8 +69,8 @@ static const Row rows[] = {
     {O_TARGET, "--target", NULL, "cpu|cuda|null",
      "what to compile for (default cpu; null: schedules without arithmetic)"},
     {O_GPU_ARCH, "--gpu-arch", NULL, "LIST",
-     "cuda: architectures with compiled kernels (default sm_80,sm_90); later ones\n"
-     "compile the text of the lowest when they start"},
+     "cuda: architectures with compiled kernels (default sm_80,sm_90), or with PTX, which\n"
+     "later ones compile when they start: compute_NN (default: the lowest of the list)"},
     {O_MATH, "--math", NULL, "f32|tf32",
      "cuda: exact products and convolutions (default), or inputs rounded to TF32"},
     {O_PLANNER, "--planner", NULL, "NAME",
@@ -226,22 +226,37 @@ static bool parse_target(Diag *d, const char *v, Target *out) {
     return usage(d, "--target %s: expected cpu, cuda or null", v);
 }
 
-/* "sm_80,sm_90": ascending, each once. */
+/* The entry of an architecture in the ascending list; NULL: the list is full. */
+static GpuArch *arch_entry(Options *o, int number) {
+    uint32_t at = o->ngpu_arch;
+    while (at && o->gpu_arch[at - 1].number > number) at--;
+    if (at && o->gpu_arch[at - 1].number == number) return &o->gpu_arch[at - 1];
+    if (o->ngpu_arch == sizeof o->gpu_arch / sizeof *o->gpu_arch) return NULL;
+    memmove(&o->gpu_arch[at + 1], &o->gpu_arch[at], (o->ngpu_arch++ - at) * sizeof(GpuArch));
+    o->gpu_arch[at] = (GpuArch){.number = number};
+    return &o->gpu_arch[at];
+}
+
+/* "sm_80,sm_90" or, with the names that nvcc uses, "sm_80,compute_90". */
 static bool parse_archs(Diag *d, const char *v, Options *o) {
-    enum { MOST = sizeof o->gpu_arch / sizeof *o->gpu_arch };
+    bool ptx = false;
     o->ngpu_arch = 0;
     for (const char *s = v; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
         char *end;
-        long n = strncmp(s, "sm_", 3) ? 0 : strtol(s + 3, &end, 10);
-        if (n < 50 || n > 999 || (*end && *end != ',') || o->ngpu_arch == MOST)
-            return usage(d, "--gpu-arch %s: expected at most %d architectures such as sm_80,sm_90",
-                         v, (int)MOST);
-        uint32_t at = o->ngpu_arch;
-        while (at && o->gpu_arch[at - 1] > n) at--;
-        if (at && o->gpu_arch[at - 1] == n) continue;
-        memmove(&o->gpu_arch[at + 1], &o->gpu_arch[at], (o->ngpu_arch++ - at) * sizeof(int));
-        o->gpu_arch[at] = (int)n;
+        bool cubin = !strncmp(s, "sm_", 3);
+        size_t prefix = cubin ? 3 : strncmp(s, "compute_", 8) ? 0 : 8;
+        long n = prefix ? strtol(s + prefix, &end, 10) : 0;
+        bool valid = n >= 50 && n <= 999 && (!*end || *end == ',');
+        GpuArch *arch = valid ? arch_entry(o, (int)n) : NULL;
+        if (!arch)
+            return usage(d,
+                         "--gpu-arch %s: expected at most %zu architectures such as "
+                         "sm_80,sm_90,compute_90",
+                         v, sizeof o->gpu_arch / sizeof *o->gpu_arch);
+        *(cubin ? &arch->cubin : &arch->ptx) = true;
+        ptx |= arch->ptx;
     }
+    o->gpu_arch[0].ptx |= !ptx;
     return true;
 }
 
@@ -435,8 +450,8 @@ static const char *join_command(Arena *a, int argc, char **argv) {
 
 bool options_parse(Arena *a, Diag *d, int argc, char **argv, Options *o) {
     *o = (Options){.verb = VERB_COMPILE, .init = "keep", .onnx.dropout = true, .plan.effort = 1};
-    o->gpu_arch[o->ngpu_arch++] = 80;
-    o->gpu_arch[o->ngpu_arch++] = 90;
+    *arch_entry(o, 80) = (GpuArch){80, .cubin = true, .ptx = true};
+    *arch_entry(o, 90) = (GpuArch){90, .cubin = true};
     o->command = join_command(a, argc, argv);
     DimVec dims = {0};
     RuleVec rules = {0};

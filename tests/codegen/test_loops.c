@@ -232,7 +232,7 @@ static bool load_kernels(Gen *g, const char *build) {
     char message[1000] = "";
     g->o = &(const CgOptions){.target = TARGET_CUDA,
                               .include_dir = arena_printf(arena, "%s/include/dtrc", build),
-                              .gpu_arch = (const int[]){80},
+                              .gpu_arch = (const GpuArch[]){{80, .cubin = true, .ptx = true}},
                               .ngpu_arch = 1};
     check_cache(g, build);
     for (uint32_t i = 0; i < g->image.n; i++)

@@ -56,7 +56,7 @@ class Program:
         trace = json.load(open(os.path.join(self.folder, "trace.json")))
         self.path = os.path.join(work, case)
         self.options = compile_options(trace)
-        subprocess.run([opt.dtrc, os.path.join(self.folder, "model.onnx"), "--target", "cuda", "--gpu-arch", "sm_90",
+        subprocess.run([opt.dtrc, os.path.join(self.folder, "model.onnx"), "--target", "cuda", "--gpu-arch", "compute_90",
                         "--budget", "100%", "-o", self.path] + self.options, check=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self.command = [self.path, "--data", os.path.join(self.folder, "data.npz"), "--batched", "--steps", "3", "--json"]
@@ -186,7 +186,7 @@ class Schedule:
 
 def planner_faults(count, opt, program, case, work):
     folder = os.path.join(work, case + "-c")
-    subprocess.run([opt.dtrc, os.path.join(program.folder, "model.onnx"), "--target", "cuda", "--gpu-arch", "sm_90",
+    subprocess.run([opt.dtrc, os.path.join(program.folder, "model.onnx"), "--target", "cuda", "--gpu-arch", "compute_90",
                     "--budget", "100%", "--emit", folder, "-o", program.path] + program.options, check=True,
                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     source = os.path.join(folder, "program.c")
@@ -233,7 +233,7 @@ def resnet50(count, opt, work):
         paths[target] = os.path.join(work, "resnet50-" + target)
         options = ["--target", target, "--batch", "2", "--init", "kaiming", "--budget", "100%", "--loss", "cross-entropy",
                    "--optimizer", "sgd:momentum=0.9", "-o", paths[target]]
-        options += ["--gpu-arch", "sm_90"] if target == "cuda" else []
+        options += ["--gpu-arch", "compute_90"] if target == "cuda" else []
         subprocess.run([opt.dtrc, os.path.join(opt.graphs, "resnet50.onnx")] + options, check=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     random = numpy.random.default_rng(0)

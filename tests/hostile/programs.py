@@ -21,7 +21,7 @@ def usage(env):
                  ["--loss", "cross-entropy:nokey=1"], ["--loss", "cross-entropy:label_smoothing=7"],
                  ["--optimizer", "magic"], ["--optimizer", "sgd:momentum=x"], ["--optimizer", "adam:betas=0.9"],
                  ["--planner", "best"], ["--effort", "9"], ["--target", "tpu"], ["--init", "zero"], ["--nope"],
-                 ["--threads", "0"], ["--gpu-arch", "80"], ["--gpu-arch", "sm_80,"], ["--gpu-arch", ""],
+                 ["--threads", "0"], ["--gpu-arch", "80"], ["--gpu-arch", "compute_"], ["--gpu-arch", "sm_80,"], ["--gpu-arch", ""],
                  ["--math", "f16"], ["--target", "cuda", "--threads", "2"], ["second.onnx"], ["-s", "never"]):
         # Last, so that an option without its value is the last word.
         env.refused(env.dtrc, m, "-o", env.path("t"), *args, status=2)

@@ -98,8 +98,9 @@ if __name__ == "__main__":
     where = arguments.add_mutually_exclusive_group(required=True)
     where.add_argument("--standins", help="folder of the stand-in libraries")
     where.add_argument("--gpu", action="store_true", help="run on the GPU of this machine")
-    arguments.add_argument("--arch", default="sm_90")
+    arguments.add_argument("--arch", help="as dtrc --gpu-arch (default sm_90; the stand-ins read PTX only: compute_90)")
     options = arguments.parse_args()
+    options.arch = options.arch or ("compute_90" if options.standins else "sm_90")
     if options.standins:
         os.environ["DTRT_CUDA_PATH"] = os.path.abspath(options.standins)
     with tempfile.TemporaryDirectory(prefix="dtrc-kernels-") as kernels:
