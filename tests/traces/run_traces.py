@@ -7,7 +7,8 @@ For each case the program is compiled with the loss, optimizer and frozen weight
   - by planner dtr at 100 %, 70 % and 50 % of the peak without recomputation and at the smallest
     budget that works (a budget below that one must end with status 3 and name it),
   - by planner static, the default, at 100 %, 50 % and 30 % and at its smallest budget,
-  - by every other planner at the smallest budget that works for it; two cases by planner ilp too,
+  - by two other planners, in turn, at the smallest budget that works for them (with --full by all);
+    two cases by planner ilp too,
   - the program of 100 % in dynamic mode at 100 %, 70 %, 50 % and 30 % and at the smallest budget that
     works there (one below it must end with status 3 and name it), by each heuristic at the
     smallest (deep networks; with --full all),
@@ -249,6 +250,14 @@ class Case:
             if own:
                 self.check(f"dynamic, smallest, {h}", self.at_dynamic, trainer, own, own, "--heuristic", h)
 
+    def others(self):
+        """The other planners that this case tries: static, and two that change from case to case."""
+        if self.opt.quick or self.opt.full:
+            return ["static"] if self.opt.quick else OTHER_PLANNERS
+        at = 2 * sorted(os.listdir(self.opt.traces)).index(self.name)
+        rest = OTHER_PLANNERS[:-1]
+        return [rest[at % len(rest)], rest[(at + 1) % len(rest)], "static"]
+
     def run_trace(self):
         p = self.check("plan", self.plan, "dtr")
         if p is None:
@@ -274,7 +283,7 @@ class Case:
             self.check("smallest, recomputes", self.must_recompute, s)
             self.note = f"peak {peak}, smallest {low} ({100 * low // peak} %), {s['recomputed_runs']} runs again"
         lows = {}
-        for planner in ["static"] if self.opt.quick else OTHER_PLANNERS:
+        for planner in self.others():
             done = self.check(f"smallest, {planner}", self.smallest, planner)
             if done:
                 lows[planner] = done[0]
