@@ -3,6 +3,7 @@
 #ifndef DTRC_CODEGEN_H
 #define DTRC_CODEGEN_H
 
+#include "onnx.h"
 #include "plan.h"
 #include "sizes.h"
 #include "train.h"
@@ -27,9 +28,10 @@ typedef struct {
     const char *include_dir, *lib_dir; /* of the runtime */
     const GpuArch *gpu_arch; /* the target cuda: what its kernels are compiled to, ascending */
     uint32_t ngpu_arch;
-    bool tf32;            /* convolutions and products may round their inputs to TF32 */
-    const Sizes *sizes;   /* other sizes that the program can have, or NULL */
-    const char *one_size; /* why not */
+    bool tf32;             /* convolutions and products may round their inputs to TF32 */
+    const Sizes *sizes;    /* other sizes that the program can have, or NULL */
+    const char *one_size;  /* why not */
+    OnnxExport model_file; /* the model's file, to be written again with the weights of step */
 } CgOptions;
 
 /* Writes program.c (front matter, memory map, kernels, schedule table), Makefile, manifest.json

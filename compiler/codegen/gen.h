@@ -69,6 +69,7 @@ typedef struct {
     uint32_t *ref_tensor;    /* per value of fwd: its persistent tensor, or NO_ID */
     uint64_t *ref_offset;    /* per value of fwd: payload offset of a constant that is no tensor */
     uint64_t payload_bytes;
+    uint64_t *piece_offset; /* per piece of the model's file: payload offset of bytes */
     /* cuda_kernels.c */
     const char *kernels; /* the text of all kernels */
     VEC(GenImage) image;
@@ -135,6 +136,9 @@ void cg_print_reference(Gen *g, Text *t);
 /* ---- weights.c ---- */
 void cg_place_weights(Gen *g); /* file offsets; before printing tables */
 bool cg_write_weights(Gen *g, const char *path);
+
+/* ---- export.c: the model's file with holes ---- */
+void cg_print_pieces(const Gen *g, Text *t);
 
 /* ---- manifest.c ---- */
 void cg_print_manifest(Gen *g, Text *t);

@@ -152,12 +152,24 @@ static void print_device_fields(const Gen *g, Text *t) {
              g->image.n, g->o->tf32);
 }
 
+static void print_export_fields(const Gen *g, Text *t) {
+    const OnnxExport *x = &g->o->model_file;
+    if (x->n) {
+        text_add(t, "    .npiece = %u,\n    .piece = pieces,\n", x->n);
+        return;
+    }
+    text_str(t, "    .no_export = ");
+    text_quote(t, x->none ? x->none : "it was compiled from a text graph");
+    text_str(t, ",\n");
+}
+
 static void print_struct(const Gen *g, Text *t) {
     print_memory_fields(g, t);
     print_loss_fields(g, t);
     print_optimizer_fields(g, t);
     cg_print_size_fields(g, t);
     print_device_fields(g, t);
+    print_export_fields(g, t);
     text_add(t,
              "    .init = init,\n    .pack = pack,\n    .unpack = unpack,\n"
              "    .nrefnode = %u,\n    .nrefvalue = %u,\n    .refnode = ref_node,\n"
@@ -173,6 +185,7 @@ static void print_program(Gen *g, Text *t) {
     cg_print_kernels(g, t);
     cg_print_tensors(g, t);
     cg_print_images(g, t);
+    cg_print_pieces(g, t);
     cg_print_schedule(g, t);
     cg_print_sizes(g, t);
     cg_print_reference(g, t);

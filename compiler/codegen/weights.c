@@ -1,8 +1,7 @@
 /* weights.c - weights.bin: initial values of persistent tensors, and of constants that only the
- * reference graph has, plain row-major, then a device's compiled kernels, each aligned to 64 bytes;
- * then the footer of
- * runtime/core/payload.h. Values are written from where they are (often the mapped model file),
- * never copied. */
+ * reference graph has, plain row-major, the bytes of the model's file between its weights, a
+ * device's compiled kernels, each aligned to 64 bytes; then the footer of runtime/core/payload.h.
+ * Values are written from where they are (often the mapped model file), never copied. */
 #include "gen.h"
 
 #include "payload.h"
@@ -35,6 +34,13 @@ void cg_place_weights(Gen *g) {
         g->ref_tensor[v] = x->role == ROLE_TEMP ? NO_ID : map_get(by_name, x->name);
         if (g->ref_tensor[v] == NO_ID) g->ref_offset[v] = place(g, x->data);
     }
+    const OnnxExport *x = &g->o->model_file;
+    g->piece_offset = ARENA_ARRAY(g->a, uint64_t, x->n + 1);
+    for (uint32_t i = 0; i < x->n; i++) {
+        if (x->piece[i].value != NO_ID) continue;
+        g->piece_offset[i] = g->payload_bytes;
+        g->payload_bytes = round_up(g->payload_bytes + x->piece[i].n, ENTRY_ALIGN);
+    }
     for (uint32_t i = 0; i < g->image.n; i++) {
         g->image.at[i].file_offset = g->payload_bytes;
         g->payload_bytes = round_up(g->payload_bytes + g->image.at[i].n, ENTRY_ALIGN);
@@ -55,6 +61,9 @@ static bool put_all(const Gen *g, FILE *f) {
     for (uint32_t i = 0; i < g->ntensor; i++) TRY(put(f, g->g->value[g->tensor[i]].data));
     for (ValueId v = 0; v < g->fwd->nvalue; v++)
         if (g->ref_tensor[v] == NO_ID) TRY(put(f, g->fwd->value[v].data));
+    const OnnxExport *x = &g->o->model_file;
+    for (uint32_t i = 0; i < x->n; i++)
+        if (x->piece[i].value == NO_ID) TRY(put_bytes(f, x->piece[i].bytes, x->piece[i].n));
     for (uint32_t i = 0; i < g->image.n; i++)
         TRY(put_bytes(f, g->image.at[i].bytes, g->image.at[i].n));
     DtrtFooter end = {.bytes = g->payload_bytes};

@@ -68,6 +68,7 @@ int trainer_make(Arena *a, Diag *d, const Options *o, const Work *w, const CgOpt
                     .init = o->init,
                     .include_dir = runtime->include_dir,
                     .lib_dir = runtime->lib_dir};
+    if (w->is_onnx) onnx_export(a, o->model, &w->info, w->step, &cg.model_file);
     bool keep = dir != NULL;
     if (!keep && !trainer_temp_dir(a, d, &dir)) return EXIT_MACHINE;
     bool ok = cg_emit(a, d, dir, w->forward, w->step, w->cost, w->plan, &cg);

@@ -163,14 +163,19 @@ Graph *import_bytes(Arena *a, Diag *d, const char *file, const char *folder, Spa
     return ok ? x.g : NULL;
 }
 
+const char *import_folder(Arena *a, const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (!slash) return ".";
+    return slash == path ? "/" : arena_strn(a, path, (size_t)(slash - path));
+}
+
 Graph *onnx_import(Arena *a, Diag *d, const char *path, const OnnxOptions *o, OnnxInfo *info) {
     LoadedFile file;
     if (info) *info = (OnnxInfo){0};
     if (!load_file(a, d, path, &file)) return NULL;
-    const char *slash = strrchr(path, '/');
-    size_t n = slash ? (size_t)(slash - path) : 0;
-    const char *folder = !slash ? "." : n ? arena_strn(a, path, n) : "/";
+    const char *folder = import_folder(a, path);
     Graph *g = import_bytes(a, d, path, folder, file.bytes, o, info);
+    if (g && info) info->bytes = file.bytes.at;
     if (!g) load_drop(&file);
     return g;
 }

@@ -30,6 +30,14 @@ typedef struct {
     uint32_t npayload;
     uint32_t nsparse; /* sparse tensors that were left out */
 } Wire;
+enum { WIRE_VARINT, WIRE_FIXED64, WIRE_BYTES, WIRE_FIXED32 = 5 };
+typedef struct {
+    uint32_t number, wire;
+    uint64_t varint;
+    const uint8_t *tag, *body, *end; /* the whole field, and the contents */
+} WireField;
+/* The field at *at, which moves behind it; or what is wrong with it. */
+const char *wire_field(const uint8_t **at, const uint8_t *end, WireField *f);
 /* Checks the wire format of a serialized ModelProto within limits and writes the short message. */
 bool wire_shrink(Arena *a, Diag *d, const char *file, Span model, Wire *out);
 
@@ -67,6 +75,8 @@ bool tensor_read(Arena *a, Diag *d, Sources *s, Place p, const TensorProto *t, T
  */
 bool elem_dtype(int32_t elem, DType *out);
 const char *elem_name(int32_t elem);
+/* The bytes of a tensor with external data, as they lie there. *missing: the file is not there. */
+bool tensor_external(Arena *a, Diag *d, Sources *s, const TensorProto *t, Span *out, bool *missing);
 /* ---- external.c --------------------------------------------------------------------------- */
 /* The bytes of a tensor with external data, mapped. *missing: the file is not there. */
 bool external_read(Arena *a, Diag *d, Sources *s, Place p, const TensorProto *t, uint64_t bytes,
@@ -177,6 +187,8 @@ void load_drop(const LoadedFile *f);
 /* SHA-256 in hex. */
 const char *load_digest(Arena *a, Span bytes);
 /* As onnx_import, from memory; folder NULL: external data counts as missing. */
+/* Of a path; "." where it has none. */
+const char *import_folder(Arena *a, const char *path);
 Graph *import_bytes(Arena *a, Diag *d, const char *file, const char *folder, Span bytes,
                     const OnnxOptions *o, OnnxInfo *info);
 

@@ -41,6 +41,7 @@ typedef struct {
     const char **note; /* repairs and warnings: "untied 12", "looks like an inference export" */
     uint64_t missing_bytes; /* external data that is not there */
     const char *sha256;     /* of the file */
+    const void *bytes;      /* of the file: mapped, or in the arena */
 } OnnxInfo;
 
 /* Loads and imports. NULL after reporting (all unsupported nodes at once). info may be NULL; it is
@@ -48,6 +49,24 @@ typedef struct {
  * arena. Values of the result: model inputs ROLE_INPUT (f32, i64, i32, bool), float initializers
  * ROLE_PARAM, ROLE_FROZEN or ROLE_BUFFER by slot, everything else folded or ROLE_CONST. */
 Graph *onnx_import(Arena *a, Diag *d, const char *path, const OnnxOptions *o, OnnxInfo *info);
+
+/* ---- export.c: the model's file with other weights, in inference form ---- */
+/* The file is written piece by piece: bytes as they are, or the elements of a value. */
+typedef enum { ONNX_AS_IT_IS, ONNX_AS_F16, ONNX_AS_BF16 } OnnxElements;
+typedef struct {
+    const void *bytes;
+    uint64_t n;    /* bytes in the file */
+    ValueId value; /* or NO_ID: bytes */
+    OnnxElements as;
+} OnnxPiece;
+typedef struct {
+    uint32_t n;
+    const OnnxPiece *piece;
+    const char *none; /* why there are no pieces */
+} OnnxExport;
+/* For the weights and statistics of g, which comes from the file that info describes. The pieces
+ * live as long as a and the file's mapping. */
+void onnx_export(Arena *a, const char *path, const OnnxInfo *info, const Graph *g, OnnxExport *out);
 
 /* ---- table.c: the support table, sorted by operator name ---- */
 /* Operator sets that are understood; above 17 where nothing that is read changed. */

@@ -228,3 +228,14 @@ bool tensor_read(Arena *a, Diag *d, Sources *s, Place p, const TensorProto *t, T
     if (typed != out->count) return size_error(d, p, out, "elements", out->count, typed);
     return out->count == 0 || from_typed(a, d, p, t, out);
 }
+
+bool tensor_external(Arena *a, Diag *d, Sources *s, const TensorProto *t, Span *out,
+                     bool *missing) {
+    DType dtype;
+    Tensor shape;
+    uint64_t bytes;
+    Place p = {.file = s->file, .tensor = t->name};
+    return elem_dtype(t->data_type, &dtype) && read_shape(d, p, t, &shape) &&
+           checked_mul(shape.count, elems[t->data_type].size, &bytes) &&
+           external_read(a, d, s, p, t, bytes, out, missing);
+}

@@ -17,8 +17,6 @@
 #define MAX_MESSAGES (1u << 22)
 #define MAX_FIELDS (1u << 24)
 
-enum { VARINT, FIXED64, BYTES, GROUP_START, GROUP_END, FIXED32 };
-
 typedef enum {
     MSG_MODEL,
     MSG_OPSET,
@@ -171,49 +169,50 @@ static bool patch_length(Walk *w, size_t at) {
     return true;
 }
 
-static bool read_varint(const Walk *w, const uint8_t **at, const uint8_t *end, uint64_t *out) {
+static const char *read_varint(const uint8_t **at, const uint8_t *end, uint64_t *out) {
     uint64_t v = 0;
     for (int shift = 0; shift < 70; shift += 7) {
-        if (*at == end) return bad(w, *at, "a number is cut off");
+        if (*at == end) return "a number is cut off";
         uint8_t b = *(*at)++;
         v |= (uint64_t)(b & 0x7F) << (shift < 63 ? shift : 63);
         if (!(b & 0x80)) {
             *out = v;
-            return true;
+            return NULL;
         }
     }
-    return bad(w, *at, "a number of more than ten bytes");
+    return "a number of more than ten bytes";
 }
 
-typedef struct {
-    uint32_t number, wire;
-    const uint8_t *tag, *body, *end; /* the whole field, and the contents */
-} Field;
-
-static bool read_field(Walk *w, const uint8_t **at, const uint8_t *end, Field *f) {
+const char *wire_field(const uint8_t **at, const uint8_t *end, WireField *f) {
     uint64_t tag = 0, n = 0;
     f->tag = *at;
-    TRY(read_varint(w, at, end, &tag));
+    const char *fault = read_varint(at, end, &tag);
+    if (fault) return fault;
     f->number = (uint32_t)(tag >> 3);
     f->wire = tag & 7;
-    if (tag >> 3 == 0 || tag >> 3 > (1u << 29) - 1)
-        return bad(w, f->tag, "an impossible field number");
+    if (tag >> 3 == 0 || tag >> 3 > (1u << 29) - 1) return "an impossible field number";
     f->body = *at;
     switch (f->wire) {
-    case VARINT: TRY(read_varint(w, at, end, &n)); break;
-    case FIXED64: n = 8; break;
-    case FIXED32: n = 4; break;
-    case BYTES:
-        TRY(read_varint(w, at, end, &n));
+    case WIRE_VARINT: fault = read_varint(at, end, &f->varint); break;
+    case WIRE_FIXED64: n = 8; break;
+    case WIRE_FIXED32: n = 4; break;
+    case WIRE_BYTES:
+        fault = read_varint(at, end, &n);
         f->body = *at;
         break;
-    default: return bad(w, f->tag, "an unknown wire type");
+    default: return "an unknown wire type";
     }
-    if (f->wire != VARINT) {
-        if (n > (uint64_t)(end - *at)) return bad(w, f->tag, "a field reaches past the end");
-        *at += n;
-    }
+    if (fault) return fault;
+    if (n > (uint64_t)(end - *at)) return "a field reaches past the end";
+    *at += n;
     f->end = *at;
+    return NULL;
+}
+
+static bool read_field(Walk *w, const uint8_t **at, const uint8_t *end, WireField *f) {
+    const uint8_t *start = *at;
+    const char *fault = wire_field(at, end, f);
+    if (fault) return bad(w, start, fault);
     if (++w->fields > MAX_FIELDS) return over_limit(w, "fields", MAX_FIELDS);
     return true;
 }
@@ -228,12 +227,13 @@ static bool count_message(Walk *w, MsgKind kind, uint32_t depth) {
     return true;
 }
 
-static void write_payload(Walk *w, const Field *f) {
+static void write_payload(Walk *w, const WireField *f) {
     uint32_t i = w->payload.n;
     Span s = {f->body, (uint64_t)(f->end - f->body)};
     VEC_PUSH(w->a, w->payload, s);
     const uint8_t field[6] = {
-        (9 << 3) | BYTES, 4, (uint8_t)i, (uint8_t)(i >> 8), (uint8_t)(i >> 16), (uint8_t)(i >> 24)};
+        (9 << 3) | WIRE_BYTES, 4, (uint8_t)i, (uint8_t)(i >> 8), (uint8_t)(i >> 16),
+        (uint8_t)(i >> 24)};
     write_bytes(w, field, sizeof field);
 }
 
@@ -243,18 +243,19 @@ static bool walk_message(Walk *w, MsgKind kind, uint32_t depth, const uint8_t *a
     uint32_t seen = 0;
     bool has_op = false;
     while (at < end) {
-        Field f;
+        WireField f;
         TRY(read_field(w, &at, end, &f));
         if (f.number >= 32 || rules[kind][f.number].action == DROP) continue;
         const Rule *r = &rules[kind][f.number];
         if (r->once && seen >> f.number & 1) return bad(w, f.tag, "a single field occurs twice");
         if (r->once) seen |= 1u << f.number;
-        if (r->action != KEEP && f.wire != BYTES) return bad(w, f.tag, "a field of the wrong type");
+        if (r->action != KEEP && f.wire != WIRE_BYTES)
+            return bad(w, f.tag, "a field of the wrong type");
         has_op |= kind == MSG_NODE && f.number == 4 && f.body < f.end;
         bool inner = copy && r->action == ENTER;
         size_t length_at = 0;
         if (inner) {
-            uint8_t tag[2] = {(uint8_t)(f.number << 3 | BYTES), 0};
+            uint8_t tag[2] = {(uint8_t)(f.number << 3 | WIRE_BYTES), 0};
             if (f.number >= 16) tag[0] |= 0x80, tag[1] = (uint8_t)(f.number >> 4);
             write_bytes(w, tag, f.number >= 16 ? 2 : 1);
             length_at = w->n;

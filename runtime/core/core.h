@@ -66,7 +66,7 @@ const void *dtrt_look(const Runtime *rt, const void *at, uint64_t n, void **own,
 
 /* ---- options.c ---------------------------------------------------------------------------- */
 typedef struct {
-    const char *data, *log, *save, *save_grads, *profile, *resume; /* NULL: not given */
+    const char *data, *log, *save, *save_grads, *export, *profile, *resume; /* NULL: not given */
     bool batched, synthetic, json, check_grad, hard, help;
     bool shuffle, accuracy;
     int64_t steps, epochs; /* 0: not given */
@@ -434,6 +434,9 @@ Status dtrt_grads_open(Runtime *rt, const char *path);
 Status dtrt_grads_close(Runtime *rt,
                         Status st); /* st: how the step ended; the file stays only if well */
 Status dtrt_weights_sha256(Runtime *rt, char hex[65]);
+
+/* ---- export.c: the model's file with the trained weights ---- */
+Status dtrt_export(Runtime *rt, const char *path);
 
 /* ---- json.c -------------------------------------------------------------------------------- */
 void dtrt_json_string(FILE *f, const char *s);

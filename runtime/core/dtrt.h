@@ -142,6 +142,15 @@ typedef struct {
     uint64_t file_offset, file_bytes;
 } DtrtImage;
 
+/* A piece of the model's file, which --export writes with other weights: bytes of the payload, or
+ * the elements of a tensor, rounded to nearest where the file has a shorter type. */
+typedef enum { DTRT_AS_IT_IS, DTRT_AS_F16, DTRT_AS_BF16 } DtrtPieceForm;
+typedef struct {
+    int32_t tensor; /* or -1: bytes */
+    DtrtPieceForm as;
+    uint64_t payload_offset, bytes; /* in the file */
+} DtrtPiece;
+
 typedef struct {
     uint64_t interface; /* DTRT_INTERFACE (dtrt_interface.h) of the dtrc that wrote the tables.
                            First, where every version looks for it */
@@ -195,6 +204,9 @@ typedef struct {
     uint32_t nimage;
     const DtrtImage *image; /* by architecture */
     bool tf32;              /* convolutions and products may round their inputs to TF32 */
+    uint32_t npiece;
+    const DtrtPiece *piece; /* of the model's file, in order */
+    const char *no_export;  /* why there are none */
 } DtrtProgram;
 
 int dtrt_main(const DtrtProgram *p, int argc, char **argv);

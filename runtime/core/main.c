@@ -11,7 +11,7 @@
 
 /* Nothing is worse than to train for hours and to fail at writing. */
 static Status check_outputs(const Options *o) {
-    const char *const path[] = {o->save, o->save_grads, o->profile};
+    const char *const path[] = {o->save, o->save_grads, o->export, o->profile};
     for (size_t i = 0; i < sizeof path / sizeof *path; i++) {
         Status st = path[i] ? dtrt_out_check(path[i]) : ST_OK;
         if (st) return st;
@@ -121,6 +121,7 @@ static Status train(Runtime *rt, Report *r) {
     Status closed = dtrt_report_close(rt, r);
     if (!st) st = closed;
     if (!st && rt->o.save) st = dtrt_checkpoint_save(rt, rt->o.save, step);
+    if (!st && rt->o.export) st = dtrt_export(rt, rt->o.export);
     if (!st && rt->o.profile) st = dtrt_report_profile(rt);
     if (!rt->o.json || (st && st != ST_DIVERGED)) return st;
     Status said = dtrt_report_summary(rt, r);

@@ -278,6 +278,7 @@ static Status set_unavailable(Parse *c, const char *name, const char *value) {
 FILE_OPTION(log)
 FILE_OPTION(save)
 FILE_OPTION(save_grads)
+FILE_OPTION(export)
 FILE_OPTION(profile)
 FILE_OPTION(resume)
 
@@ -338,6 +339,7 @@ static const struct {
     {"--save-every", "N", set_save_every, "write it every N steps, too"},
     {"--resume", "FILE", set_resume,
      "go on from a file of --save, or start from safetensors with weights only"},
+    {"--export", "FILE", set_export, "write the trained model (ONNX, in inference form)"},
     {"--save-grads", "FILE", set_save_grads, "write the gradients of the first step (safetensors)"},
     {"--log", "FILE", set_log, "one JSON object per step"},
     {"--profile", "FILE", set_profile, "time of each node (JSON)"},
@@ -398,7 +400,7 @@ static Status parse_one(Parse *c, int argc, char **argv, int *i) {
     return ST_USAGE;
 }
 
-static Status check_together(const Options *o) {
+static Status check_together(const DtrtProgram *p, const Options *o) {
     const char *fault = NULL;
     if (o->data && o->synthetic) fault = "--data and --synthetic exclude each other";
     if (!o->data && !o->synthetic) fault = "no data: give --data FILE, or --synthetic";
@@ -408,6 +410,12 @@ static Status check_together(const Options *o) {
     if (o->save_every && !o->save) fault = "--save-every needs --save FILE";
     if (o->nlr > 1 && (o->schedule || o->warmup))
         fault = "a list of learning rates is a schedule of its own: no --schedule, no --warmup";
+    if (o->export && !p->npiece) {
+        dtrt_error("--export: this program cannot write its model: %s",
+                   p->no_export ? p->no_export : "it has no file");
+        dtrt_hint("--save writes the weights, by their names in the model");
+        return ST_USAGE;
+    }
     if (!fault) return ST_OK;
     dtrt_error("%s", fault);
     return ST_USAGE;
@@ -442,5 +450,5 @@ Status dtrt_options_parse(const DtrtProgram *p, int argc, char **argv, Options *
         if (st) return st;
         o->lr[0] = p->lr;
     }
-    return check_together(o);
+    return check_together(p, o);
 }

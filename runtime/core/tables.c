@@ -64,7 +64,8 @@ static bool check_head(const DtrtProgram *p) {
         return damaged("a table is too long");
     if ((p->ntensor && !p->tensor) || (p->nstorage && !p->storage) || (p->nnode && !p->node) ||
         (p->noperand && !p->operand) || (s->nrun && !s->run) || (s->nstep && !s->step) ||
-        (s->naddr && !s->addr) || (p->nrefnode && !p->refnode) || (p->nrefvalue && !p->refvalue))
+        (s->naddr && !s->addr) || (p->nrefnode && !p->refnode) || (p->nrefvalue && !p->refvalue) ||
+        (p->npiece && !p->piece))
         return damaged("a table is missing");
     return true;
 }
@@ -251,6 +252,20 @@ static bool check_output(const DtrtProgram *p) {
     return true;
 }
 
+static bool check_piece(const DtrtProgram *p, uint32_t i) {
+    const DtrtPiece *piece = &p->piece[i];
+    if (piece->tensor < 0) return true; /* dtrt_payload_read looks */
+    if ((uint32_t)piece->tensor >= p->ntensor)
+        return damaged("piece %u is tensor %d of %u", i, piece->tensor, p->ntensor);
+    const DtrtTensor *t = &p->tensor[piece->tensor];
+    uint64_t size = piece->as == DTRT_AS_IT_IS ? dtrt_type_bytes(t->type) : 2;
+    if ((piece->as == DTRT_AS_IT_IS || t->type == DTRT_F32) &&
+        piece->bytes == dtrt_tensor_count(t) * size)
+        return true;
+    return damaged("piece %u has %" PRIu64 " bytes, tensor %d another number", i, piece->bytes,
+                   piece->tensor);
+}
+
 static bool check_all(const DtrtProgram *p, uint32_t n,
                       bool (*check)(const DtrtProgram *, uint32_t)) {
     for (uint32_t i = 0; i < n; i++)
@@ -264,6 +279,7 @@ Status dtrt_tables_check(const DtrtProgram *p) {
               check_all(p, p->noperand, check_operand) && check_all(p, p->nnode, check_node) &&
               check_all(p, p->plan.nrun, check_run) && check_all(p, p->plan.nstep, check_step) &&
               check_loss(p) && check_all(p, p->nrefvalue, check_value) &&
-              check_all(p, p->nrefnode, check_ref_node) && check_output(p);
+              check_all(p, p->nrefnode, check_ref_node) && check_output(p) &&
+              check_all(p, p->npiece, check_piece);
     return ok ? ST_OK : ST_DATA;
 }
