@@ -14,6 +14,7 @@
 #   cuda      the same for the target cuda, on stand-ins of NVIDIA's libraries; failures of their calls
 #   ops       operator tests of ONNX (libonnx-testdata), forward
 #   hostile   broken models, hostile names, full disks, killed programs, wrong data
+#   export    the models that trainers write
 #   failures  every few allocations of a trainer fail in turn; too little free memory
 #   planbench plans for ../shared/planbench and random logs, replayed by its score.py
 #   report    pages of dtrc plan and dtrc compare in headless Chromium (skipped where it does not run)
@@ -211,6 +212,10 @@ part() {
         need_build release
         suite hostile "$python" tests/hostile/run_hostile.py --dtrc build/release/bin/dtrc
         ;;
+    export)
+        need_build release
+        suite export "$python" tests/export/run_export.py --dtrc build/release/bin/dtrc
+        ;;
     failures)
         need_build release
         suite failures "$python" tests/core/run_failures.py --dtrc build/release/bin/dtrc
@@ -243,7 +248,7 @@ part() {
     fuzz) need_build release && suite fuzz fuzz ;;
     fast) part build && part unit && part includes && part format ;;
     *)
-        say "unknown part '$1': build unit includes format traces graphs cuda sizes ops hostile failures planbench report install dev fuzz fast"
+        say "unknown part '$1': build unit includes format traces graphs cuda sizes ops hostile export failures planbench report install dev fuzz fast"
         exit 2
         ;;
     esac
@@ -261,6 +266,6 @@ need_packages $packages_build $packages_python $packages_test || {
     say "0 passed, 1 failed, 0 skipped"
     exit 1
 }
-[ $# -gt 0 ] || set -- build unit includes format traces cuda sizes ops hostile failures planbench report install dev fuzz
+[ $# -gt 0 ] || set -- build unit includes format traces cuda sizes ops hostile export failures planbench report install dev fuzz
 for p in "$@"; do part "$p"; done
 finish

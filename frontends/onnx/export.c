@@ -22,6 +22,7 @@
 enum {
     MODEL_GRAPH = 7,
     MODEL_FUNCTIONS = 25,
+    FUNCTION_OUTPUT = 5,
     FUNCTION_NODE = 7,
     GRAPH_NODE = 1,
     GRAPH_INITIALIZER = 5,
@@ -332,9 +333,12 @@ static void list_initializers(Export *x, const WireField *graph) {
 
 static void put_function(Export *x, Pieces *to, const WireField *function) {
     Pieces p = {0};
+    x->read = map_new(x->a); /* names of its own */
     const uint8_t *at = function->body;
-    for (WireField f; next(x, &at, function->end, &f);)
+    for (WireField f; next(x, &at, function->end, &f);) {
         if (f.number == FUNCTION_NODE) list_node_reads(x, &f, 0);
+        if (f.number == FUNCTION_OUTPUT) map_put(x->read, text_of(x, &f), 0);
+    }
     at = function->body;
     for (WireField f; next(x, &at, function->end, &f);) {
         if (f.number == FUNCTION_NODE)
@@ -349,6 +353,7 @@ static void put_function(Export *x, Pieces *to, const WireField *function) {
 static void put_graph(Export *x, Pieces *to, const WireField *graph) {
     Pieces p = {0};
     uint32_t node = 0;
+    x->read = map_new(x->a);
     list_initializers(x, graph);
     list_reads(x, graph, 0);
     const uint8_t *at = graph->body;
@@ -393,7 +398,6 @@ void onnx_export(Arena *a, const char *path, const OnnxInfo *info, const Graph *
                 .value = map_new(a),
                 .placed = bits_new(a, g->nvalue),
                 .elem = map_new(a),
-                .read = map_new(a),
                 .src = {.file = path, .folder = import_folder(a, path)}};
     Pieces p = {0};
     diag_init(&x.quiet, a, NULL);
