@@ -349,7 +349,6 @@ static const struct {
     {"--hard", NULL, set_hard,
      "fill memory with NaN before and after its use (a test of the program)"},
     {"--help", NULL, set_help, "this text"},
-    {"--export", "FILE", set_unavailable, NULL},
     {"--val", "FILE", set_unavailable, NULL},
 };
 #define NOPTION (sizeof table / sizeof *table)

@@ -237,8 +237,8 @@ def test_usage(data):
                  ["--shuffle", "maybe"], ["--metric", "f1"], ["--budget", "10Q"], ["--json=1"], ["--synthetic"],
                  ["--steps", "1", "--epochs", "1"], ["--betas", "0.9/0.99"], ["--eps", "1"], ["--mode", "fast"]):
         refused(2, *d, *args)
-    for args in (["--export", "f"], ["--val", "f"]):
-        refused(2, *d, *args, says=["not available in this version"])
+    refused(2, *d, "--val", "f", says=["not available in this version"])
+    refused(2, *d, "--export", "f", says=["cannot write its model"])
     refused(2, *d, "--batch", "8", says=["batch 4"])
     refused(2, *d, "--threads", "2", says=["at most 1"])
     refused(3, *d, "--budget", "703", says=["703", "704", "1152"]) # 384 + 3 x 256: logits, loss, and a gradient
