@@ -59,7 +59,7 @@ typedef struct {
     RoleRule *rule;
     uint32_t nrule;
     Target target;
-    bool tf32; /* --math tf32 */
+    bool tf32;           /* --math tf32 */
     GpuArch gpu_arch[8]; /* ascending; some have PTX */
     uint32_t ngpu_arch;
     PlanOptions plan;
