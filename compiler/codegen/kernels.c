@@ -31,6 +31,7 @@ typedef struct {
     const char *type[NODE_OBJECTS];
     const char *init[NODE_OBJECTS][SIZES_MAX_COEFS + SIZES_MAX_CHECKS];
     uint32_t number[NODE_OBJECTS];
+    const char *needs[SIZES_MAX_COEFS + SIZES_MAX_CHECKS]; /* CpuEmit.needs of each point */
 } Emission;
 
 static uint32_t note_object(CpuEmit *e, const char *type, const char *init) {
@@ -98,6 +99,7 @@ static bool emit_at(Emission *x, NodeId id, const char **body) {
     x->count = 0;
     TRY(op_def(at->node[id].op)->cpu(&e, &at->node[id]));
     *body = t.at;
+    x->needs[x->point] = e.needs;
     return true;
 }
 
@@ -118,12 +120,14 @@ static void note_needs(Gen *g, NodeId id, const char *type, uint32_t object) {
                 arena_printf(g->a, "%s(&%s_%u[c->slot])", set_up[k].needs, type, object);
 }
 
-/* Workspace of other calls, where it depends on sizes. */
-static bool call_needs(Gen *g, NodeId id) {
+/* Workspace of other calls, where it depends on sizes: what the call says, or a number. */
+static bool call_needs(Gen *g, NodeId id, const char *const *said) {
     const char *text[SIZES_MAX_COEFS + SIZES_MAX_CHECKS];
     GenText need;
     for (uint32_t k = 0; k < g->npoint; k++)
-        text[k] = whole(g, cost_plain_workspace(g->at[k], &g->at[k]->node[id], g->c->threads));
+        text[k] =
+            said[k] ? said[k]
+                    : whole(g, cost_plain_workspace(g->at[k], &g->at[k]->node[id], g->c->threads));
     TRY(cg_merge(g, text, &need));
     if (need.symbols) g->node_needs[id] = need;
     return true;
@@ -146,7 +150,7 @@ static bool emit_call(Gen *g, NodeId id, GenText *out) {
         note_conv(g, &g->g->node[id], x.number[k]);
         g->object.at[x.number[k]].limit = 1 + g->c->node_workspace[id];
     }
-    TRY(call_needs(g, id));
+    TRY(call_needs(g, id, x.needs));
     x.numbered = true;
     for (x.point = 0; x.point < g->npoint; x.point++) TRY(emit_at(&x, id, &body[x.point]));
     return cg_merge(g, body, out);

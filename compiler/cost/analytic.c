@@ -160,10 +160,22 @@ static uint64_t node_workspace(CostCtx *x, NodeId id) {
     ConvObject conv;
     MatmulObject mm;
     AttentionObject at;
+    SumGeometry sum;
+    GatherGeometry gather;
     if (ir_attr(n, A_workspace)) return cost_plain_workspace(g, n, x->c->threads);
     if (op_conv_object(g, x->c->packed, n, &conv)) return conv_needs(x, &conv).workspace;
     if (op_matmul_object(g, n, &mm)) return matmul_needs(x, &mm).workspace;
     if (op_attention_object(g, n, &at)) return attention_needs(x, &at).workspace;
+    if (x->cuda && op_sum_geometry(g, n, &sum)) {
+        CudaSum how;
+        cuda_sum((int)sum.nd, sum.dim, sum.red, &how);
+        return how.bytes;
+    }
+    if (x->cuda && n->op == OP_GatherGrad && op_gather_geometry(g, n, &gather)) {
+        CudaGatherSort how;
+        cuda_gather_sort(gather.n, gather.inner, gather.count, &how);
+        return how.bytes;
+    }
     return cost_plain_workspace(g, n, x->c->threads);
 }
 

@@ -436,20 +436,32 @@ static bool infer_gather_grad(InferCtx *c, NodeId n) {
     return op_out(c, n, 0, DT_F32, &s);
 }
 
-static bool cpu_gather(CpuEmit *e, const Node *n) {
+bool op_gather_geometry(const Graph *g, const Node *n, GatherGeometry *out) {
     bool grad = n->op == OP_GatherGrad;
-    const Graph *g = e->g;
+    if (!grad && n->op != OP_Gather) return false;
     const Shape *data = &g->value[grad ? n->out[0] : n->in[0]].shape;
     int64_t axis = ir_get_i(n, A_axis, 0);
-    if (axis < 0) axis += data->rank;
-    uint32_t at = (uint32_t)axis;
-    text_add(e->body, "    dtrt_gather%s(c, p[0], p[1], %d, p[2], %lld, %lld, %lld, %llu",
-             grad ? "_grad" : "", g->value[n->in[1]].dtype == DT_I32,
-             (long long)shape_span(data, 0, at), (long long)data->dim[at],
-             (long long)shape_span(data, at + 1, data->rank),
-             (unsigned long long)value_count(g, n->in[1]));
-    if (!grad) text_add(e->body, ", %d", elem(e, n->in[0]));
-    text_str(e->body, ");\n");
+    uint32_t at = (uint32_t)(axis < 0 ? axis + data->rank : axis);
+    *out =
+        (GatherGeometry){shape_span(data, 0, at), data->dim[at],
+                         shape_span(data, at + 1, data->rank), (int64_t)value_count(g, n->in[1])};
+    return true;
+}
+
+static bool cpu_gather(CpuEmit *e, const Node *n) {
+    bool grad = n->op == OP_GatherGrad;
+    GatherGeometry q;
+    op_gather_geometry(e->g, n, &q);
+    text_add(e->body, "    dtrt_gather%s(c, p[0], p[1], %d, p[2], %lld, %lld, %lld, %lld",
+             grad ? "_grad" : "", e->g->value[n->in[1]].dtype == DT_I32, (long long)q.outer,
+             (long long)q.n, (long long)q.inner, (long long)q.count);
+    if (grad)
+        text_str(e->body, ", p[3]);\n");
+    else
+        text_add(e->body, ", %d);\n", elem(e, n->in[0]));
+    if (grad)
+        e->needs = arena_printf(e->arena, "dtrt_gather_grad_needs(%lld, %lld, %lld)",
+                                (long long)q.n, (long long)q.inner, (long long)q.count);
     return true;
 }
 

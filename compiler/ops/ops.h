@@ -50,6 +50,8 @@ struct CpuEmit {
     uint32_t (*object)(CpuEmit *e, const char *type, const char *init);
     /* The DtrtConv whose packed layout value v has; NO_ID: it is plain. */
     uint32_t (*packed_by)(CpuEmit *e, ValueId v);
+    /* Set by functions whose call asks for workspace: a C expression of its bytes. */
+    const char *needs;
     void *priv;
 };
 
@@ -194,6 +196,20 @@ enum { LOOP_FEW_ROWS = 16, LOOP_MANY_COLUMNS = 4096 };
 void op_loop_nest(Arena *a, const Graph *g, const Node *n, LoopNest *l);
 /* Bytes of scratch that such a node's kernel uses: threads * accumulators * columns doubles. */
 uint64_t op_loop_workspace(const Graph *g, const Node *n, int threads);
+
+/* ---- reduce.c, movement.c: what the workspace of calls depends on ---- */
+typedef struct {
+    uint32_t nd;
+    int64_t dim[IR_MAX_RANK];
+    uint8_t red[IR_MAX_RANK];
+} SumGeometry;
+/* False when n is no sum, or one that a generated loop does. */
+bool op_sum_geometry(const Graph *g, const Node *n, SumGeometry *out);
+typedef struct {
+    int64_t outer, n, inner, count;
+} GatherGeometry;
+/* False when n is neither Gather nor its gradient. */
+bool op_gather_geometry(const Graph *g, const Node *n, GatherGeometry *out);
 
 /* ---- loss.c: what its kernels and their workspace depend on ---- */
 typedef struct {

@@ -77,11 +77,38 @@ void op_emit_reduced(CpuEmit *e, const Node *n, const Shape *s) {
     text_str(e->body, s->rank ? "};\n" : "0};\n");
 }
 
+bool op_sum_geometry(const Graph *g, const Node *n, SumGeometry *out) {
+    if (n->op != OP_ReduceSum || op_is_loop(n)) return false;
+    const Shape *s = &g->value[n->in[0]].shape;
+    uint32_t mask = op_reduced_axes(n, s->rank);
+    *out = (SumGeometry){.nd = s->rank};
+    for (uint32_t k = 0; k < s->rank; k++) {
+        out->dim[k] = s->dim[k];
+        out->red[k] = mask >> k & 1;
+    }
+    return true;
+}
+
+/* "dtrt_reduce_sum_needs(2, (const int64_t[]){3, 4}, (const uint8_t[]){0, 1})" */
+static const char *sum_needs(Arena *a, const SumGeometry *q) {
+    Text t;
+    text_init(&t, a);
+    text_add(&t, "dtrt_reduce_sum_needs(%u, (const int64_t[]){", q->nd);
+    for (uint32_t k = 0; k < q->nd; k++)
+        text_add(&t, "%s%lld", k ? ", " : "", (long long)q->dim[k]);
+    text_str(&t, "}, (const uint8_t[]){");
+    for (uint32_t k = 0; k < q->nd; k++) text_add(&t, "%s%u", k ? ", " : "", q->red[k]);
+    text_str(&t, "})");
+    return t.at;
+}
+
 static bool cpu_sum(CpuEmit *e, const Node *n) {
     const Shape *s = &e->g->value[n->in[0]].shape;
+    SumGeometry q;
+    if (op_sum_geometry(e->g, n, &q)) e->needs = sum_needs(e->arena, &q);
     assert(s->rank > 0); /* a sum without axes, or over all, is a column reduction */
     op_emit_reduced(e, n, s);
-    text_add(e->body, "    dtrt_reduce_sum(p[0], p[1], %u, dim, red, %s);\n", s->rank,
+    text_add(e->body, "    dtrt_reduce_sum(p[0], p[1], %u, dim, red, %s, p[2]);\n", s->rank,
              op_c_float(e->arena, ir_get_f(n, A_scale, 1)));
     return true;
 }

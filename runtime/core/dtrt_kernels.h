@@ -154,9 +154,11 @@ void dtrt_rmsnorm_grad_x(const float *dy, const float *x, const float *scale, co
 void dtrt_bn_update(float *rmean, float *rvar, const float *mean, const float *var, int64_t n,
                     float momentum);
 
-/* ---- reduce.c: y = scale * sum of x over the axes with red[i] != 0; nd <= 8 ---- */
+/* ---- reduce.c: y = scale * sum of x over the axes with red[i] != 0; nd <= 8. ws: as many bytes as
+ * `needs` says ---- */
 void dtrt_reduce_sum(const float *x, float *y, int nd, const int64_t *dim, const uint8_t *red,
-                     float scale);
+                     float scale, void *ws);
+uint64_t dtrt_reduce_sum_needs(int nd, const int64_t *dim, const uint8_t *red);
 
 /* ---- fold.c: as dtrt_reduce_sum; NaN wins over every number ---- */
 typedef enum { DTRT_FOLD_MAX, DTRT_FOLD_MIN, DTRT_FOLD_PROD, DTRT_FOLD_LSE } DtrtFold;
@@ -196,7 +198,8 @@ void dtrt_pad_grad(const float *dy, float *dx, int nd, const int64_t *xdim, cons
 void dtrt_gather(DtrtCtx *c, const void *data, const void *idx, int idx_i32, void *y, int64_t outer,
                  int64_t n, int64_t inner, int64_t count, int elem);
 void dtrt_gather_grad(DtrtCtx *c, const float *dy, const void *idx, int idx_i32, float *dx,
-                      int64_t outer, int64_t n, int64_t inner, int64_t count);
+                      int64_t outer, int64_t n, int64_t inner, int64_t count, void *ws);
+uint64_t dtrt_gather_grad_needs(int64_t n, int64_t inner, int64_t count); /* bytes of ws */
 /* ---- index.c: elem is the element size in bytes; indices outside of their axis as in Gather ----
  */
 /* Reductions other than SET are for f32. */

@@ -305,10 +305,16 @@ KERNEL gather_grad_columns(const float *dy, const void *idx, int idx_i32, float 
     }
 }
 
+uint64_t dtrt_gather_grad_needs(int64_t n, int64_t inner, int64_t count) {
+    (void)n, (void)inner, (void)count;
+    return 0;
+}
+
 /* Threads share the work by outer slices or, when these are few, by blocks of 64 columns as well.
  */
 void dtrt_gather_grad(DtrtCtx *c, const float *dy, const void *idx, int idx_i32, float *dx,
-                      int64_t outer, int64_t n, int64_t inner, int64_t count) {
+                      int64_t outer, int64_t n, int64_t inner, int64_t count, void *ws) {
+    (void)ws;
     int64_t work = outer * inner * count, per = outer < 8 ? 64 : inner;
     int64_t cuts = (inner + per - 1) / per;
     check_indices(c, idx, idx_i32, count, n);

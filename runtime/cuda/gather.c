@@ -1,6 +1,9 @@
 /* gather.c - Gather along an axis and its gradient: which kernels of gather.cu, on how many blocks.
  */
+#include "cuda_plan.h"
 #include "walk.h"
+
+enum { SORT_CHUNK = 2048 }; /* GATHER_CHUNK of gather.cu */
 
 static CuGather gather_of(int idx_i32, int64_t outer, int64_t n, int64_t inner, int64_t count) {
     CuGather q = {.outer = outer,
@@ -32,23 +35,43 @@ void dtrt_gather(DtrtCtx *c, const void *data, const void *idx, int idx_i32, voi
     }
 }
 
+uint64_t dtrt_gather_grad_needs(int64_t n, int64_t inner, int64_t count) {
+    CudaGatherSort sort;
+    cuda_gather_sort(n, inner, count, &sort);
+    return sort.bytes;
+}
+
+/* Chunks in shared memory, then longer and longer runs: distances that go beyond a chunk first. */
+static void sort_indices(CuGather *q, const void *idx, uint64_t *key, int64_t keys) {
+    int64_t chunk = keys < SORT_CHUNK ? keys : SORT_CHUNK, chunks = keys / chunk;
+    CU_LAUNCH(gather_sort_chunks, cu_blocks(chunks, 1), 256, q, &idx, &key, &keys);
+    for (int64_t run = 2 * chunk; run <= keys; run *= 2) {
+        for (int64_t far = run / 2; far >= chunk; far /= 2)
+            CU_LAUNCH(gather_sort_far, cu_blocks(keys / 2, 256), 256, &key, &keys, &run, &far);
+        CU_LAUNCH(gather_sort_near, cu_blocks(chunks, 1), 256, &key, &keys, &run);
+    }
+}
+
 void dtrt_gather_grad(DtrtCtx *c, const float *dy, const void *idx, int idx_i32, float *dx,
-                      int64_t outer, int64_t n, int64_t inner, int64_t count) {
+                      int64_t outer, int64_t n, int64_t inner, int64_t count, void *ws) {
     CuGather q = gather_of(idx_i32, outer, n, inner, count);
-    int by_row = n <= count;
-    int64_t owners = outer * (by_row ? n : count);
+    CudaGatherSort sort;
+    uint64_t *key = ws;
     (void)c;
-    CU_LAUNCH(gather_check, cu_blocks(count, 256), 256, &q, &idx);
-    if (inner < 16 || count <= 16) {
+    cuda_gather_sort(n, inner, count, &sort);
+    if (!sort.keys) {
+        CU_LAUNCH(gather_check, cu_blocks(count, 256), 256, &q, &idx);
         CU_LAUNCH(gather_grad_items, cu_blocks(outer * n * inner, 256), 256, &q, &idx, &dy, &dx);
         return;
     }
-    if (!by_row) dtrt_fill(dx, (uint64_t)(outer * n * inner), 0.0, DTRT_F32);
-    if (inner > 64) {
-        int64_t blocks = owners * ((inner + 127) / 128);
-        CU_LAUNCH(gather_grad_wide, cu_blocks(blocks, 1), 256, &q, &idx, &dy, &dx, &by_row);
-    } else {
-        int64_t blocks = owners * ((inner + 31) / 32);
-        CU_LAUNCH(gather_grad_narrow, cu_blocks(blocks, 1), 256, &q, &idx, &dy, &dx, &by_row);
-    }
+    q.bits = sort.bits;
+    sort_indices(&q, idx, key, sort.keys);
+    dtrt_fill(dx, (uint64_t)(outer * n * inner), 0.0, DTRT_F32);
+    int wide = inner > 64;
+    int64_t tiles = wide ? (inner + 127) / 128 : (inner + 31) / 32;
+    int64_t blocks = cu_blocks(outer * tiles * ((count + 7) / 8), 1);
+    if (wide)
+        CU_LAUNCH(gather_grad_wide, blocks, 256, &q, &key, &dy, &dx);
+    else
+        CU_LAUNCH(gather_grad_narrow, blocks, 256, &q, &key, &dy, &dx);
 }

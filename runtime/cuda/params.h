@@ -95,7 +95,8 @@ typedef struct {
 typedef struct {
     long long outer, n, inner, count;
     CuDivider by_inner, by_count;
-    int small, idx_i32, node, pad;
+    int small, idx_i32, node;
+    int bits; /* gradient: of the place in a sorted index */
 } CuGather;
 
 /* A reduction: output o is at keep.to, its elements are those of `over`, from keep.from on. */

@@ -1,15 +1,10 @@
 /* reduce.c - reductions over any set of axes (sum, maximum, minimum, product, log-sum-exp, the
  * gradient of products), running sums and positions of extremes: shapes for the kernels of
  * reduce.cu, fold.cu and scan.cu. */
+#include "cuda_plan.h"
 #include "walk.h"
 
-enum {
-    FEW = 16,        /* elements that one thread adds up */
-    PARTS = 1 << 17, /* REDUCE_PARTS of reduce.cu */
-    BLOCKS = 1024,   /* that keep a device busy */
-    RUN = 4096,
-    ROWS = 256, /* elements of an output that are worth a block of their own */
-};
+enum { FEW = 16 }; /* elements that one thread adds up */
 
 /* Outputs and elements as walks; neighbours of one kind merge. */
 static CuReduce reduce_of(int nd, const int64_t *dim, const uint8_t *red) {
@@ -26,34 +21,31 @@ static CuReduce reduce_of(int nd, const int64_t *dim, const uint8_t *red) {
     return q;
 }
 
-/* Parts of each output's elements, so that there are enough blocks. */
-static int splits_of(const CuReduce *q, int64_t blocks) {
-    int64_t by_size = q->over.total / (q->runs ? RUN : ROWS);
-    int64_t by_place = PARTS / (q->keep.total ? q->keep.total : 1);
-    int64_t n = (BLOCKS + blocks - 1) / (blocks ? blocks : 1);
-    if (n > by_size) n = by_size;
-    if (n > by_place) n = by_place;
-    return n > 1 ? (int)n : 1;
+uint64_t dtrt_reduce_sum_needs(int nd, const int64_t *dim, const uint8_t *red) {
+    CudaSum sum;
+    cuda_sum(nd, dim, red, &sum);
+    return sum.bytes;
 }
 
 void dtrt_reduce_sum(const float *x, float *y, int nd, const int64_t *dim, const uint8_t *red,
-                     float scale) {
+                     float scale, void *ws) {
     CuReduce q = reduce_of(nd, dim, red);
+    CudaSum sum;
+    double *part = ws;
     int64_t outputs = q.keep.total, columns = (outputs + 31) / 32;
+    cuda_sum(nd, dim, red, &sum);
     q.scale = scale;
+    q.splits = sum.splits;
     if (q.over.total <= FEW) {
         CU_LAUNCH(reduce_each, cu_blocks(outputs, 256), 256, &q, &x, &y);
-        return;
-    }
-    q.splits = splits_of(&q, q.runs ? outputs : columns);
-    if (q.runs && q.over.total <= CU_WARP_ROW) {
-        CU_LAUNCH(reduce_runs_warp, cu_blocks(outputs, 8), 256, &q, &x, &y);
+    } else if (q.runs && q.over.total <= CU_WARP_ROW) {
+        CU_LAUNCH(reduce_runs_warp, cu_blocks(outputs, 8), 256, &q, &x, &y, &part);
     } else if (q.runs) {
-        CU_LAUNCH(reduce_runs_block, cu_blocks(outputs * q.splits, 1), 256, &q, &x, &y);
+        CU_LAUNCH(reduce_runs_block, cu_blocks(outputs * q.splits, 1), 256, &q, &x, &y, &part);
     } else {
-        CU_LAUNCH(reduce_columns, cu_blocks(columns * q.splits, 1), 256, &q, &x, &y);
+        CU_LAUNCH(reduce_columns, cu_blocks(columns * q.splits, 1), 256, &q, &x, &y, &part);
     }
-    if (q.splits > 1) CU_LAUNCH(reduce_parts, cu_blocks(outputs, 256), 256, &q, &y);
+    if (q.splits > 1) CU_LAUNCH(reduce_parts, cu_blocks(outputs, 256), 256, &q, &part, &y);
 }
 
 static int64_t fold_blocks(const CuReduce *q) {

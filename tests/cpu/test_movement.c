@@ -209,8 +209,9 @@ static void check_gather(int64_t outer, int64_t n, int64_t inner, int64_t count,
     }
     const void *idx = i32 ? (const void *)ix32 : ix;
     dtrt_gather(&c, x.at, idx, i32, y.at, outer, n, inner, count, 4);
-    dtrt_gather_grad(&c, buf_f(&dy), idx, i32, buf_f(&dx), outer, n, inner, count);
-    OTHER_THREADS(dtrt_gather_grad(&c, buf_f(&dy), idx, i32, buf_f(&dx2), outer, n, inner, count));
+    dtrt_gather_grad(&c, buf_f(&dy), idx, i32, buf_f(&dx), outer, n, inner, count, NULL);
+    OTHER_THREADS(
+        dtrt_gather_grad(&c, buf_f(&dy), idx, i32, buf_f(&dx2), outer, n, inner, count, NULL));
     CHECK_SAME("gather", y, want);
     CHECK_CLOSE("gather gradient", buf_f(&dx), wdx, outer * n * inner, 2e-6);
     CHECK_SAME("gather gradient", dx, dx2);

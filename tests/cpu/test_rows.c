@@ -286,8 +286,8 @@ static void check_sum(int nd, const int64_t *dim, unsigned mask) {
         }
         want[o] += 0.5 * (double)buf_f(&x)[i];
     }
-    dtrt_reduce_sum(buf_f(&x), buf_f(&y), nd, dim, red, 0.5f);
-    OTHER_THREADS(dtrt_reduce_sum(buf_f(&x2), buf_f(&y2), nd, dim, red, 0.5f));
+    dtrt_reduce_sum(buf_f(&x), buf_f(&y), nd, dim, red, 0.5f, NULL);
+    OTHER_THREADS(dtrt_reduce_sum(buf_f(&x2), buf_f(&y2), nd, dim, red, 0.5f, NULL));
     CHECK_CLOSE("sum", buf_f(&y), want, outs, 1e-6);
     CHECK_SAME("sum", y, y2);
     Buf *all[] = {&x, &x2, &y, &y2};

@@ -11,9 +11,6 @@
 #include "kernel_text.h"
 #include "simt.h"
 
-#define F(name) extern __typeof__(dtrt_##name) cuda_##name;
-KERNEL_CALLS(F)
-#undef F
 static const Calls cpu_calls = {
 #define F(name) dtrt_##name,
     KERNEL_CALLS(F)

@@ -37,6 +37,7 @@
     F(rmsnorm_grad_x)                                                                              \
     F(bn_update)                                                                                   \
     F(reduce_sum)                                                                                  \
+    F(reduce_sum_needs)                                                                            \
     F(fold)                                                                                        \
     F(prod_grad)                                                                                   \
     F(cumsum)                                                                                      \
@@ -51,6 +52,7 @@
     F(pad_grad)                                                                                    \
     F(gather)                                                                                      \
     F(gather_grad)                                                                                 \
+    F(gather_grad_needs)                                                                           \
     F(gather_elements)                                                                             \
     F(scatter_elements)                                                                            \
     F(gather_nd)                                                                                   \
@@ -69,6 +71,10 @@ typedef struct {
     KERNEL_CALLS(F)
 #undef F
 } Calls;
+
+#define F(name) extern __typeof__(dtrt_##name) cuda_##name;
+KERNEL_CALLS(F)
+#undef F
 
 /* Compiles the kernel files (names without .cu, NULL-terminated) that the tests of this program
  * need. Arguments: the build folder, and "gpu" to compare a device (the stand-in of one in

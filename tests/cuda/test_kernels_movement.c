@@ -177,7 +177,7 @@ static void test_gather(void) {
         int64_t outer, n, inner, count;
     } t[] = {{1, 5, 1, 7},    {1, 100, 64, 40},  {1, 40, 128, 100}, {1, 300, 20, 50},
              {2, 7, 130, 65}, {3, 50, 17, 33},   {1, 3, 16, 400},   {4, 6, 3, 5},
-             {2, 9, 200, 1},  {1, 1000, 32, 17}, {1, 4, 5, 0}};
+             {2, 9, 200, 1},  {1, 1000, 32, 17}, {1, 4, 5, 0},      {1, 3000, 4, 5000}};
     for (size_t i = 0; i < 2 * sizeof t / sizeof *t; i++) {
         int64_t outer = t[i / 2].outer, n = t[i / 2].n, inner = t[i / 2].inner;
         int64_t count = t[i / 2].count, x_size = outer * n * inner, y_size = outer * count * inner;
@@ -188,12 +188,13 @@ static void test_gather(void) {
         void *bits = elements(x_size, 1);
         Out *y = out_floats(y_size), *y8 = out_bytes((size_t)y_size * 8);
         Out *y1 = out_bytes((size_t)y_size), *dx = out_floats(x_size);
+        Out *ws = out_bytes(cuda_gather_grad_needs(n, inner, count));
         DtrtCtx c = {0};
         EACH(k) {
             k->gather(&c, x, idx, narrow, at(y), outer, n, inner, count, 4);
             k->gather(&c, wide, idx, narrow, at(y8), outer, n, inner, count, 8);
             k->gather(&c, bits, idx, narrow, at(y1), outer, n, inner, count, 1);
-            k->gather_grad(&c, dy, idx, narrow, at(dx), outer, n, inner, count);
+            k->gather_grad(&c, dy, idx, narrow, at(dx), outer, n, inner, count, at(ws));
         }
         compare_bytes(y);
         compare_bytes(y8);
@@ -321,7 +322,7 @@ static void test_index_range(void) {
             begin("index %lld, function %d", (long long)bad[i], what);
             float *x = floats(5 * 40, -1, 1), *u = floats(20 * 40, -1, 1);
             int64_t *idx = integers(20, -5, 5);
-            Out *y = out_floats(20 * 40);
+            Out *y = out_floats(20 * 40), *ws = out_bytes(cuda_gather_grad_needs(5, 40, 20));
             DtrtElements e = {.nd = 1, .elem = 4, .dim = {5}, .idim = {20}};
             DtrtElements lines = {.nd = 2, .elem = 4, .dim = {5, 4}, .idim = {5, 4}};
             DtrtTuples t = {.k = 1, .elem = 4, .batch = 1, .count = 20, .inner = 40, .dim = {5}};
@@ -330,7 +331,7 @@ static void test_index_range(void) {
                 if (on_cpu()) continue;
                 switch (what) {
                 case 0: k->gather(&c, x, idx, 0, at(y), 1, 5, 40, 20, 4); break;
-                case 1: k->gather_grad(&c, u, idx, 0, at(y), 1, 5, 40, 20); break;
+                case 1: k->gather_grad(&c, u, idx, 0, at(y), 1, 5, 40, 20, at(ws)); break;
                 case 2: k->gather_elements(&c, &e, x, idx, at(y)); break;
                 case 3: k->scatter_elements(&c, &e, x, idx, u, at(y)); break;
                 case 4: k->scatter_elements(&c, &lines, x, idx, u, at(y)); break;

@@ -237,8 +237,9 @@ static void test_reductions(void) {
         if (total > 40) x[7] = x[12] = NAN;
         Out *y = out_floats(outputs), *f[4], *dx = out_floats(total);
         for (int k = 0; k < 4; k++) f[k] = out_floats(outputs);
+        Out *ws = out_bytes(cuda_reduce_sum_needs(nd, dim, red));
         EACH(k) {
-            k->reduce_sum(x, at(y), nd, dim, red, 0.25f);
+            k->reduce_sum(x, at(y), nd, dim, red, 0.25f, at(ws));
             for (int j = 0; j < 4 && total; j++) k->fold((DtrtFold)j, x, at(f[j]), nd, dim, red);
         }
         compare(y, ROUNDING);

@@ -101,12 +101,12 @@ print(":".join(f for d in site.getsitepackages() for f in sorted(glob.glob(d + "
     command -v nvidia-smi >/dev/null &&
         row device - "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -n 1)"
     for kind in conv matmul attention; do
-        timed 40 "calls: $kind" "$release/tests/test_cuda_$kind" "$release"
+        timed 25 "calls: $kind" "$release/tests/test_cuda_$kind" "$release"
     done
     for kind in rows movement images; do
-        timed 40 "kernels, bit for bit: $kind" "$release/tests/test_kernels_$kind" "$release" gpu
+        timed 25 "kernels, bit for bit: $kind" "$release/tests/test_kernels_$kind" "$release" gpu
     done
-    timed 60 "instructions, bit for bit" "$release/tests/cudasim_gpu" "$release"
+    timed 30 "instructions, bit for bit" "$release/tests/cudasim_gpu" "$release"
     timed 120 "small models" "$python" tests/traces/run_cuda.py --dtrc "$release/bin/dtrc" --gpu --jobs 4 \
         mlp_relu lenet_mnist resnet_mini unet_mini mobilenetv2_mini gpt_mini vit_mini lstm_classifier dropout_stats
     "$python" tests/gpu/bench.py --dtrc "$release/bin/dtrc" --models "$models" --seconds 240 >/tmp/dtrc-gpu-$$ 2>&1 || failed=1

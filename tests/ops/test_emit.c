@@ -149,7 +149,7 @@ static void test_movement(void) {
           "fwd %2 f32[2,7,5] \"y\" = Gather(%0, %1) {axis=1} \"g\""
           "bwd %3 f32[2,9,5] \"dx\" = GatherGrad(%2, %1) {axis=1, shape=[2,9,5]} \"h\"",
           "    dtrt_gather(c, p[0], p[1], 1, p[2], 2, 9, 5, 7, 4);\n"
-          "    dtrt_gather_grad(c, p[0], p[1], 1, p[2], 2, 9, 5, 7);\n");
+          "    dtrt_gather_grad(c, p[0], p[1], 1, p[2], 2, 9, 5, 7, p[3]);\n");
     check("fwd %0 f32[2,2] \"y\" = Fill() {shape=[2,2], value=1} \"f\"",
           "    dtrt_fill(p[0], 4, 1.0, DTRT_F32);\n");
 }
@@ -244,7 +244,7 @@ static void test_sums(void) {
           "\"s\"",
           "    const int64_t dim[] = {2, 3, 4};\n"
           "    const uint8_t red[] = {0, 1, 0};\n"
-          "    dtrt_reduce_sum(p[0], p[1], 3, dim, red, 0.125f);\n");
+          "    dtrt_reduce_sum(p[0], p[1], 3, dim, red, 0.125f, p[2]);\n");
 }
 
 int test_emit(void) {

@@ -28,13 +28,18 @@ class CudaCase(Case):
     def __init__(self, name, opt):
         super().__init__(name, opt)
         self.options = self.options[:-2] + ["--target", "cuda", "--gpu-arch", opt.arch]
+        self.settings = []
+
+    # Cases run side by side: what is set is set for the program, not for this process.
+    def training(self, trainer):
+        return self.settings + super().training(trainer)
 
     def in_order(self, trainer, budget, seed):
-        os.environ["DTRC_SIM_SEED"] = seed
+        self.settings = ["env", "DTRC_SIM_SEED=" + seed]
         try:
             return self.same_bits(trainer, budget)
         finally:
-            del os.environ["DTRC_SIM_SEED"]
+            self.settings = []
 
     def with_accesses_checked(self, trainer):
         t = self.trace

@@ -76,6 +76,23 @@ typedef struct {
 } CudaAttention;
 void cuda_attention(const DtrtAttention *m, CudaAttention *out);
 
+/* ---- scratch.c ---- */
+/* A sum over axes: the elements of each output in so many parts, one after the other in the
+ * workspace. Depends on the shape alone, and so do the bits of the sum. */
+typedef struct {
+    int splits; /* 1: no parts */
+    uint64_t bytes;
+} CudaSum;
+void cuda_sum(int nd, const int64_t *dim, const uint8_t *red, CudaSum *out);
+/* The gradient of Gather over n rows of `inner` columns: indices sorted as numbers with so many
+ * bits for the place. */
+typedef struct {
+    int bits;     /* 0: not sorted */
+    int64_t keys; /* a power of two, at least count */
+    uint64_t bytes;
+} CudaGatherSort;
+void cuda_gather_sort(int64_t n, int64_t inner, int64_t count, CudaGatherSort *out);
+
 /* ---- passes.c, deviceless.c ---- */
 /* As dtrt_conv_needs. Asks cuDNN, if this machine has it, what it does on the target's device. */
 void cuda_plan_conv(const DtrtConv *c, const CudaTarget *t, DtrtConvNeeds *out);
