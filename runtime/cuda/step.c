@@ -204,6 +204,15 @@ static void enqueue_drop(Runtime *rt, const DtrtStep *now) {
     cu_watch_drop(rt, now->storage, now->offset);
 }
 
+/* Does a drop at one of the places from .. to - 1 take what node n reads? (A fault of the schedule,
+ * which must not be hidden from a checker.) */
+static bool was_dropped(const Runtime *rt, uint32_t from, uint32_t to, const DtrtNode *n) {
+    for (uint32_t i = from; i < to; i++)
+        for (uint32_t k = 0; rt->s->step[i].run < 0 && k < n->nin; k++)
+            if (rt->p->operand[n->first + k] == rt->s->step[i].storage) return true;
+    return false;
+}
+
 /* Updates from place `from` on with nothing but drops between them are one piece of work; the drops
  * come after it, when their bytes are still nobody else's. Returns the place behind in *end. */
 static Status enqueue_updates(Runtime *rt, uint32_t from, uint32_t *end) {
@@ -213,8 +222,9 @@ static Status enqueue_updates(Runtime *rt, uint32_t from, uint32_t *end) {
     uint32_t n = 0, at = from;
     for (; at < s->nstep; at++) {
         const DtrtNode *node = node_of(rt, at);
-        if (node && (node->param < 0 || n == (is_timed(rt) ? 1 : CU_UPDATES))) break;
         if (!node) continue;
+        if (node->param < 0 || n == (is_timed(rt) ? 1 : CU_UPDATES)) break;
+        if (was_dropped(rt, from, at, node)) break;
         order[n] = (int)(s->nstep - at);
         run[n] = &s->run[s->step[at].run];
         rt->running = (int32_t)run[n]->node;
