@@ -3,7 +3,8 @@
  * NVRTC is opened when it is needed; it compiles without a GPU. Options: no contraction to fused
  * multiply-add, so that a value has the same bits wherever it is computed. Compiling takes seconds,
  * and models are compiled again and again for other budgets: in a folder that $DTRC_CACHE names,
- * images are kept by the hash of what they were made of. */
+ * images are kept by the hash of what they were made of, with a hash of their own behind them: a
+ * file that was damaged is made anew. */
 #include "gen.h"
 
 #ifdef DTRC_CUDA
@@ -12,9 +13,8 @@
 #include <sha2.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { LOG_SHOWN = 2000, IMAGE_MAX = 1 << 28 };
+enum { LOG_SHOWN = 2000, IMAGE_MAX = 1 << 28, HASH = SHA256_DIGEST_STRING_LENGTH - 1 };
 
 #define NVRTC_FUNCTIONS(F)                                                                         \
     F(nvrtcVersion)                                                                                \
@@ -114,7 +114,7 @@ static bool take_image(Gen *g, const Nvrtc *rtc, nvrtcProgram p, int arch, bool 
 static const char *cache_name(Gen *g, const Nvrtc *rtc, int arch) {
     const char *folder = getenv("DTRC_CACHE");
     int major = 0, minor = 0;
-    char hex[SHA256_DIGEST_STRING_LENGTH];
+    char hex[HASH + 1];
     if (!folder || !*folder || rtc->nvrtcVersion(&major, &minor) != NVRTC_SUCCESS) return NULL;
     const char *all = arena_printf(g->a, "%d.%d sm_%d\n%s", major, minor, arch, g->kernels);
     SHA256Data((const uint8_t *)all, strlen(all), hex);
@@ -125,14 +125,25 @@ static const char *image_file(Gen *g, const char *name, bool is_text) {
     return arena_printf(g->a, "%s.%s", name, is_text ? "ptx" : "cubin");
 }
 
+/* The bytes of an image, *n of them; NULL: not there, or not as it was kept. */
+static char *read_image(Gen *g, const char *file, size_t *n) {
+    char hex[HASH + 1], *bytes = file_read(g->a, file, IMAGE_MAX, n);
+    if (!bytes || *n <= HASH) return NULL;
+    *n -= HASH;
+    SHA256Data((const uint8_t *)bytes, *n, hex);
+    if (memcmp(bytes + *n, hex, HASH)) return NULL;
+    bytes[*n] = 0; /* a text ends */
+    return bytes;
+}
+
 static bool take_cached(Gen *g, const char *name, const GpuArch *arch) {
     const bool wanted[2] = {arch->cubin, arch->ptx};
     size_t n[2] = {0};
     char *bytes[2] = {NULL};
     for (int is_text = 0; name && is_text < 2; is_text++) {
         if (!wanted[is_text]) continue;
-        bytes[is_text] = file_read(g->a, image_file(g, name, is_text), IMAGE_MAX, &n[is_text]);
-        if (!bytes[is_text] || !n[is_text]) return false;
+        bytes[is_text] = read_image(g, image_file(g, name, is_text), &n[is_text]);
+        if (!bytes[is_text]) return false;
     }
     for (int is_text = 0; name && is_text < 2; is_text++)
         if (wanted[is_text]) add_image(g, arch->number, is_text, bytes[is_text], n[is_text]);
@@ -141,9 +152,11 @@ static bool take_cached(Gen *g, const char *name, const GpuArch *arch) {
 
 /* What cannot be kept is compiled again the next time. */
 static void keep(Gen *g, const char *name, const GenImage *i) {
-    const char *to = image_file(g, name, i->is_text);
-    const char *tmp = arena_printf(g->a, "%s.tmp%ld", to, (long)getpid());
-    if (!file_write(tmp, i->bytes, i->n) || rename(tmp, to)) unlink(tmp);
+    char hex[HASH + 1], *all = arena_alloc(g->a, i->n + HASH);
+    SHA256Data(i->bytes, i->n, hex);
+    memcpy(all, i->bytes, i->n);
+    memcpy(all + i->n, hex, HASH);
+    file_write(image_file(g, name, i->is_text), all, i->n + HASH);
 }
 
 static bool compile(Gen *g, const Nvrtc *rtc, const GpuArch *arch) {

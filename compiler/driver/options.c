@@ -434,6 +434,9 @@ static bool check(Diag *d, const Options *o, int npos) {
     if (o->plan.time_limit > 0 && !proves && o->verb != VERB_COMPARE)
         return usage(d, "--time-limit is for --planner ilp and ilp-checkmate");
     if (o->threads && o->target == TARGET_CUDA) return usage(d, "--threads is for the target cpu");
+    if (o->ngpu_arch && o->target != TARGET_CUDA)
+        return usage(d, "--gpu-arch is for --target cuda");
+    if (o->tf32 && o->target != TARGET_CUDA) return usage(d, "--math tf32 is for --target cuda");
     TRY(check_report(d, o));
     if (o->verb == VERB_CALIBRATE && !o->costs)
         return usage(d, "calibrate needs --costs FILE: what ./TRAINER --profile FILE wrote");
@@ -450,8 +453,6 @@ static const char *join_command(Arena *a, int argc, char **argv) {
 
 bool options_parse(Arena *a, Diag *d, int argc, char **argv, Options *o) {
     *o = (Options){.verb = VERB_COMPILE, .init = "keep", .onnx.dropout = true, .plan.effort = 1};
-    *arch_entry(o, 80) = (GpuArch){80, .cubin = true, .ptx = true};
-    *arch_entry(o, 90) = (GpuArch){90, .cubin = true};
     o->command = join_command(a, argc, argv);
     DimVec dims = {0};
     RuleVec rules = {0};
@@ -483,5 +484,6 @@ bool options_parse(Arena *a, Diag *d, int argc, char **argv, Options *o) {
     o->onnx.ndim = dims.n;
     o->rule = rules.at;
     o->nrule = rules.n;
-    return check(d, o, npos);
+    TRY(check(d, o, npos));
+    return o->ngpu_arch || parse_archs(d, "sm_80,sm_90", o);
 }

@@ -135,7 +135,18 @@ static bool read_device(Arena *a, Diag *d, const Options *o, Device *out) {
             return false;
         }
     }
-    return !o->device || device_read(a, d, o->device, out);
+    if (!o->device) return true;
+    Device gpu;
+    if (o->target != TARGET_CUDA && device_gpu(o->device, false, &gpu) && access(o->device, R_OK)) {
+        diag_error(d, (Place){.file = o->device}, "is no file; as a GPU, it needs --target cuda");
+        return false;
+    }
+    TRY(device_read(a, d, o->device, out));
+    out->tf32 = o->tf32; /* plans of convolutions are those of the engines that run */
+    if (o->target != TARGET_CUDA || out->gpu) return true;
+    diag_error(d, (Place){.file = o->device}, "says not which GPU it is of: expected \"gpu\"");
+    diag_hint(d, "known are %s", device_gpu_names(a));
+    return false;
 }
 
 static int make_cost(Arena *a, Diag *d, const Options *o, Work *w) {

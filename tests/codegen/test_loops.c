@@ -213,10 +213,15 @@ static void check_cache(Gen *g, const char *build) {
     setenv("DTRC_CACHE", dir, 1);
     CHECK(cg_cuda_images(g));
     CHECK_EQ(g->image.n, 2); /* a cubin, and the text */
-    for (int empty = 0; empty < 2; empty++) {
+    for (int damaged = 0; damaged < 2; damaged++) {
         g->image.n = 0;
-        if (empty)
-            CHECK_EQ(system(arena_printf(arena, "for f in '%s'/*; do : > \"$f\"; done", dir)), 0);
+        if (damaged) /* one byte in each file */
+            CHECK_EQ(
+                system(arena_printf(arena,
+                                    "for f in '%s'/*; do printf x | dd of=\"$f\" bs=1 seek=500 "
+                                    "conv=notrunc status=none; done",
+                                    dir)),
+                0);
         GenImage before[2] = {g->image.at[0], g->image.at[1]};
         CHECK(cg_cuda_images(g));
         CHECK_EQ(g->image.n, 2);

@@ -21,8 +21,9 @@ def usage(env):
                  ["--loss", "cross-entropy:nokey=1"], ["--loss", "cross-entropy:label_smoothing=7"],
                  ["--optimizer", "magic"], ["--optimizer", "sgd:momentum=x"], ["--optimizer", "adam:betas=0.9"],
                  ["--planner", "best"], ["--effort", "9"], ["--target", "tpu"], ["--init", "zero"], ["--nope"],
-                 ["--threads", "0"], ["--gpu-arch", "80"], ["--gpu-arch", "compute_"], ["--gpu-arch", "sm_80,"], ["--gpu-arch", ""],
-                 ["--math", "f16"], ["--target", "cuda", "--threads", "2"], ["second.onnx"], ["-s", "never"]):
+                 ["--threads", "0"], ["--gpu-arch", "80"], ["--gpu-arch", "compute_"], ["--gpu-arch", "sm_80,"],
+                 ["--gpu-arch", ""], ["--math", "f16"], ["--target", "cuda", "--threads", "2"], ["--gpu-arch", "sm_90"],
+                 ["--math", "tf32"], ["--target", "null", "--gpu-arch", "sm_90"], ["second.onnx"], ["-s", "never"]):
         # Last, so that an option without its value is the last word.
         env.refused(env.dtrc, m, "-o", env.path("t"), *args, status=2)
     env.refused(env.dtrc, m, "--freeze", "no_such_*", "--budget", "100%", "-o", env.path("t"), status=(1, 2),

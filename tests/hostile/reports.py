@@ -113,6 +113,8 @@ def device_files(env):
     r = env.run(env.dtrc, "plan", m, "--device", env.save(json.dumps(good).encode(), "device.json"))
     if r.status:
         raise Failed(r.err)
+    env.refused(env.dtrc, "plan", m, "--device", "h200", says="--target cuda")
+    env.refused(env.dtrc, "plan", m, "--device", env.path("device.json"), "--target", "cuda", says='"gpu"')
     env.refused(env.dtrc, "calibrate", m, status=2, says="--costs")
 
 
