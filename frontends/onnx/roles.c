@@ -3,10 +3,11 @@
  *
  *   buffer    mean or variance of a BatchNormalization
  *   constant  integers and booleans; floats from which no gradient can reach an output (all ways
- *             end in comparisons, shapes, indices, conditions); exponents; exporter-made scalars;
- *             floats with an infinity among them; floats named and filled like masks, or named like
- * tables of frequencies param     every other float that is read; --freeze does the rest frozen a
- * float that nothing reads
+ *             end in comparisons, shapes, indices, conditions); exporter-made scalars; floats with
+ *             an infinity among them; floats named and filled like masks, or named like tables of
+ *             frequencies
+ *   param     every other float that is read; --freeze does the rest
+ *   frozen    a float that nothing reads
  *
  * Constants are known at compile time; all initializers become values, so that the role can be
  * shown.
@@ -52,7 +53,8 @@ static bool *fill_smooth(Import *x) {
     return smooth;
 }
 
-/* Per slot, bits: read as running statistic of batch norm, as exponent of Pow. */
+/* Per slot, bits: read as running statistic of batch norm, as exponent of Pow. Exponents may be
+ * trained as well (generalized-mean pooling, F. Radenovic et al., 2018): names decide. */
 enum { AS_STATISTIC = 1, AS_EXPONENT = 2 };
 
 static uint8_t *fill_uses(Import *x) {
@@ -110,8 +112,9 @@ static Role choose_role(Import *x, const Init *init, bool smooth, uint8_t use) {
     if (!is_real(t->dtype)) return ROLE_CONST;
     if (use & AS_STATISTIC) return ROLE_BUFFER;
     if (!s->nread && !s->is_output) return ROLE_FROZEN;
-    if (!smooth || (use & AS_EXPONENT && t->count == 1)) return ROLE_CONST;
-    if (t->shape.rank == 0 && is_made_name(s->name)) return ROLE_CONST;
+    if (!smooth) return ROLE_CONST;
+    bool scalar = t->shape.rank == 0 || (use & AS_EXPONENT && t->count == 1);
+    if (scalar && is_made_name(s->name)) return ROLE_CONST;
     if (is_named_constant(s->name, t)) {
         import_note(x, "'%s' is taken for a constant by its name", diag_name(x->tmp, s->name));
         return ROLE_CONST;

@@ -186,6 +186,26 @@ static Status put_gradient(Runtime *rt, int tensor, const float *g) {
     return gf->file.failed ? ST_MACHINE : ST_OK;
 }
 
+static bool is_updated(const DtrtProgram *p, int tensor) {
+    for (uint32_t i = 0; i < p->nnode; i++)
+        if (p->node[i].param == tensor) return true;
+    return false;
+}
+
+/* The loss does not depend on a parameter that no node updates. */
+static void put_zero_gradients(const Runtime *rt, GradFile *gf) {
+    static const char zeros[4096];
+    const Index *x = &gf->index;
+    for (uint32_t i = 0; i < x->names.n; i++) {
+        if (is_updated(rt->p, x->names.tensor[i])) continue;
+        uint64_t n = dtrt_tensor_plain_bytes(&rt->p->tensor[x->names.tensor[i]]);
+        for (uint64_t at = 0; at < n; at += sizeof zeros)
+            dtrt_out_at(&gf->file, x->start + x->offset[i] + at, zeros,
+                        n - at < sizeof zeros ? n - at : sizeof zeros);
+        gf->seen++;
+    }
+}
+
 Status dtrt_grads_open(Runtime *rt, const char *path) {
     GradFile *gf = calloc(1, sizeof *gf);
     if (gf) gf->file.fd = -1;
@@ -198,7 +218,9 @@ Status dtrt_grads_open(Runtime *rt, const char *path) {
     rt->on_grad = put_gradient;
     Status st = make_index(rt->p, 1u << DTRT_PARAM, &gf->index);
     if (!st) st = dtrt_out_open(&gf->file, path);
-    return st ? st : put_header(&gf->file, rt, &gf->index, 0);
+    if (!st) st = put_header(&gf->file, rt, &gf->index, 0);
+    if (!st) put_zero_gradients(rt, gf);
+    return st;
 }
 
 Status dtrt_grads_close(Runtime *rt, Status st) {

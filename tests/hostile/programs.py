@@ -8,6 +8,7 @@ import subprocess
 import time
 
 import numpy as np
+from onnx import helper
 
 from harness import Failed, Skipped, file_limit, mlp, npz, test
 
@@ -136,6 +137,24 @@ def training_that_diverges(env):
         raise Failed(f"no node is named:\n{r.err}")
     if open(saved).read() != "old":
         raise Failed("diverged weights replaced the older file")
+
+
+@test
+def gradient_of_a_weight_without_one(env):
+    """--save-grads writes zeros for a weight that the loss does not depend on."""
+    m = mlp()
+    m.graph.node[0].attribute.append(helper.make_attribute("beta", 0.0))
+    trainer = env.compile(env.save(m))
+    data = npz(env, x=np.ones((2, 4), np.float32), target=np.zeros(2, np.int64))
+    r = env.run(trainer, "--data", data, "--steps", "1", "--save-grads", env.path("g"))
+    if r.status:
+        raise Failed(f"status {r.status}: {r.err}")
+    raw = open(env.path("g"), "rb").read()
+    n = int.from_bytes(raw[:8], "little")
+    entry = json.loads(raw[8:8 + n])["b1"]
+    low, high = (8 + n + x for x in entry["data_offsets"])
+    if entry["shape"] != [8] or raw[low:high] != bytes(32):
+        raise Failed(f"the gradient of b1: {entry}, {raw[low:high].hex()}")
 
 
 @test

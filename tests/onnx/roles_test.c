@@ -38,7 +38,8 @@ static void test_compared_mask(void) {
 }
 
 /* By name: a mask full of zeros and minus infinity; not so a weight that is only called mask.
- * Scalars: those with an exporter's name, and exponents. By value: what holds an infinity. */
+ * Scalars: those with an exporter's name; exponents are trained like others. By value: what holds
+ * an infinity. */
 static void test_named(void) {
     Model m = start();
     model_init(&m, tensor_f32("a.mask", "4", (float[]){0, 1, -INFINITY, -1e9f}));
@@ -46,21 +47,24 @@ static void test_named(void) {
     model_init(&m, tensor_f32("far", "4", (float[]){0, -INFINITY, 3, 0}));
     model_init(&m, tensor_f32("onnx::Mul_7", "", (float[]){2}));
     model_init(&m, tensor_f32("logit_scale", "", (float[]){2}));
-    model_init(&m, tensor_f32("power", "1", (float[]){2}));
+    model_init(&m, tensor_f32("pool.p", "1", (float[]){3}));
+    model_init(&m, tensor_f32("onnx::Pow_9", "1", (float[]){2}));
     model_init(&m, tensor_f32("spare", "4", (float[]){2, 2, 2, 2}));
     model_node(&m, "Add", "1", "x,a.mask", "p", NULL);
     model_node(&m, "Add", "2", "p,b.mask", "q", NULL);
     model_node(&m, "Max", "max", "q,far", "above", NULL);
     model_node(&m, "Mul", "3", "above,onnx::Mul_7", "r", NULL);
     model_node(&m, "Mul", "4", "r,logit_scale", "s", NULL);
-    model_node(&m, "Pow", "5", "s,power", "y", NULL);
+    model_node(&m, "Pow", "5", "s,pool.p", "t", NULL);
+    model_node(&m, "Pow", "6", "t,onnx::Pow_9", "y", NULL);
     Imported i = import_model(&m);
     expect_role(&i, "a.mask", ROLE_CONST);
     expect_role(&i, "b.mask", ROLE_PARAM);
     expect_role(&i, "far", ROLE_CONST);
     expect_role(&i, "onnx::Mul_7", ROLE_CONST);
     expect_role(&i, "logit_scale", ROLE_PARAM);
-    expect_role(&i, "power", ROLE_CONST);
+    expect_role(&i, "pool.p", ROLE_PARAM);
+    expect_role(&i, "onnx::Pow_9", ROLE_CONST);
     expect_role(&i, "spare", ROLE_FROZEN);
     CHECK(notes(&i, "'a.mask' is taken for a constant by its name"));
     CHECK(notes(&i, "initializer 'spare' is not used"));
