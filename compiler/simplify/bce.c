@@ -6,9 +6,17 @@
  *   log(sigmoid(z))  -> -softplus(-z)                  where they stand alone, as with weights of
  *   log(1 - sigmoid(z)) -> -softplus(z)                classes
  *
+ * PyTorch's loss of probabilities has max(log(.), -100) for each logarithm. With logits that is the
+ * same as clipping z to -100..100 first: softplus(100) is 100, softplus(-100) is 0 in single
+ * precision. Of other probabilities,
+ *
+ *   max(log(p), c) -> max(log(p == 0 ? tiny : p), c)   has the same value and the gradient 0 where
+ * p is 0, not 0 times infinity
+ *
  * The forms on the right of the arrow and of the node have the same value in exact arithmetic. */
 #include "passes.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -22,11 +30,13 @@ typedef struct {
 typedef struct {
     Rewrite r;
     bool *trained;
+    Bits clipped; /* per value: a logarithm that is clipped from below */
 } Pass;
 
 typedef struct {
     ValueId z, t;
     int sign;
+    double clip; /* z is clipped to -clip..clip; infinite: it is not */
 } Match;
 
 /* Per value: some weight that is trained has a part in it. */
@@ -49,14 +59,20 @@ static const Node *def_of(const Graph *g, ValueId v, OpCode op) {
     return n->op == op ? n : NULL;
 }
 
-/* Is v a constant whose single number is c? */
-static bool is_number(const Graph *g, ValueId v, float c) {
+/* Is v a constant of a single number? */
+static bool number(const Graph *g, ValueId v, double *c) {
     const Value *x = &g->value[g->storage[g->value[v].storage].root];
     float f;
     if (x->role != ROLE_CONST || x->dtype != DT_F32 || !x->data || x->data->n != sizeof f)
         return false;
     memcpy(&f, x->data->bytes, sizeof f);
-    return f == c;
+    *c = (double)f;
+    return true;
+}
+
+static bool is_number(const Graph *g, ValueId v, double c) {
+    double x;
+    return number(g, v, &x) && x == c;
 }
 
 static bool is_scale(const Graph *g, ValueId v, double alpha, double beta, ValueId *x) {
@@ -74,14 +90,6 @@ static bool negated(const Graph *g, ValueId v, ValueId *x) {
     return true;
 }
 
-/* v = 1 - x */
-static bool one_minus(const Graph *g, ValueId v, ValueId *x) {
-    const Node *n = def_of(g, v, OP_Sub);
-    if (!n || !is_number(g, n->in[0], 1)) return is_scale(g, v, -1, 1, x);
-    *x = n->in[1];
-    return true;
-}
-
 /* v = 1 + x */
 static bool one_plus(const Graph *g, ValueId v, ValueId *x) {
     const Node *n = def_of(g, v, OP_Add);
@@ -91,6 +99,43 @@ static bool one_plus(const Graph *g, ValueId v, ValueId *x) {
             return true;
         }
     return is_scale(g, v, 1, 1, x);
+}
+
+/* v = 1 - x */
+static bool one_minus(const Graph *g, ValueId v, ValueId *x) {
+    const Node *n = def_of(g, v, OP_Sub);
+    ValueId sum;
+    if (!n || !is_number(g, n->in[0], 1))
+        return is_scale(g, v, -1, 1, x) || (one_plus(g, v, &sum) && negated(g, sum, x));
+    *x = n->in[1];
+    return true;
+}
+
+/* v = x - 1 */
+static bool minus_one(const Graph *g, ValueId v, ValueId *x) {
+    const Node *n = def_of(g, v, OP_Sub), *add = def_of(g, v, OP_Add);
+    for (uint32_t i = 0; add && i < 2; i++)
+        if (is_number(g, add->in[i], -1)) {
+            *x = add->in[1 - i];
+            return true;
+        }
+    if (!n || !is_number(g, n->in[1], 1)) return is_scale(g, v, 1, -1, x);
+    *x = n->in[0];
+    return true;
+}
+
+/* v = max(x, c), c a negative number */
+static bool clipped(const Graph *g, ValueId v, ValueId *x, double *c) {
+    const Node *clip = def_of(g, v, OP_Clip), *max = def_of(g, v, OP_Max);
+    for (uint32_t i = 0; max && i < 2; i++)
+        if (number(g, max->in[i], c) && *c < 0) {
+            *x = max->in[1 - i];
+            return true;
+        }
+    if (!clip || ir_get_f(clip, A_max, INFINITY) < 0) return false;
+    *c = ir_get_f(clip, A_min, -INFINITY);
+    *x = clip->in[0];
+    return *c < 0 && *c > -INFINITY;
 }
 
 /* v = max(x, 0) */
@@ -153,25 +198,39 @@ static uint32_t collect(const Graph *g, ValueId v, int sign, const Shape *s, Ter
     return n + 1;
 }
 
-/* t*log(s) or (1-t)*log(1-s) */
-static bool is_weighted_log(const Graph *g, ValueId v, ValueId *z, ValueId *t, bool *other) {
-    const Node *mul = def_of(g, v, OP_Mul);
+typedef struct {
+    ValueId z, t;
+    bool other;  /* (1-t)*log(1-s) */
+    int sign;    /* of the term */
+    double clip; /* the logarithm is at least -clip */
+} Weighted;
+
+/* t*log(s) or (1-t)*log(1-s), or minus these; logarithms may be clipped. */
+static bool is_weighted_log(const Graph *g, const Term *x, Weighted *w) {
+    const Node *mul = def_of(g, x->v, OP_Mul);
     for (uint32_t i = 0; mul && i < 2; i++) {
-        if (!is_log_sigmoid(g, mul->in[i], z, other)) continue;
-        *t = mul->in[1 - i];
-        if (!*other || one_minus(g, mul->in[1 - i], t)) return true;
+        ValueId v = mul->in[i], weight = mul->in[1 - i];
+        *w = (Weighted){.t = weight, .sign = x->sign, .clip = INFINITY};
+        if (clipped(g, v, &v, &w->clip)) w->clip = -w->clip;
+        if (!is_log_sigmoid(g, v, &w->z, &w->other)) continue;
+        bool minus = minus_one(g, weight, &w->t);
+        if (minus && w->other) w->sign = -w->sign;
+        if (!w->other) w->t = weight;
+        if (!w->other || minus || one_minus(g, weight, &w->t)) return true;
     }
     return false;
 }
 
+/* What clipping at c leaves out of softplus, exp(-c), is below single precision from here on. */
+#define CLIP_LEAST 30.0
+
 static bool match_logs(const Graph *g, const Term *x, Match *m) {
-    ValueId z[2], t[2];
-    bool other[2];
-    for (int i = 0; i < 2; i++)
-        if (!is_weighted_log(g, x[i].v, &z[i], &t[i], &other[i])) return false;
-    if (x[0].sign != x[1].sign || z[0] != z[1] || t[0] != t[1] || other[0] == other[1])
+    Weighted a, b;
+    if (!is_weighted_log(g, &x[0], &a) || !is_weighted_log(g, &x[1], &b)) return false;
+    if (a.sign != b.sign || a.z != b.z || a.t != b.t || a.other == b.other || a.clip != b.clip ||
+        a.clip < CLIP_LEAST)
         return false;
-    *m = (Match){z[0], t[0], -x[0].sign};
+    *m = (Match){a.z, a.t, -a.sign, a.clip};
     return true;
 }
 
@@ -184,7 +243,7 @@ static bool match_stable(const Graph *g, const Term *x, Match *m) {
             const Node *mul = j == i ? NULL : def_of(g, rest->v, OP_Mul);
             if (!mul || tail->sign != x[i].sign || rest->sign != -x[i].sign) continue;
             if ((mul->in[0] != z && mul->in[1] != z) || !is_tail(g, tail->v, z)) continue;
-            *m = (Match){z, mul->in[mul->in[0] == z], x[i].sign};
+            *m = (Match){z, mul->in[mul->in[0] == z], x[i].sign, INFINITY};
             return true;
         }
     }
@@ -217,20 +276,70 @@ static void put(Pass *p, const Node *n, ValueId y) {
     rw_replace(&p->r, n->out[0], y);
 }
 
-static bool put_pattern(Pass *p, const Node *n) {
+static ValueId constant(Rewrite *r, const Node *n, const char *what, const float *x) {
+    ValueId v =
+        ir_value(r->g, arena_printf(r->a, "%s.%s", n->name, what), DT_F32, &(Shape){0}, ROLE_CONST);
+    Data *d = ARENA_NEW(r->a, Data);
+    *d = (Data){.bytes = x, .n = sizeof *x};
+    r->g->value[v].data = d;
+    return v;
+}
+
+/* max(log(p), c): p, but the smallest number instead of 0. */
+static void put_log(Pass *p, const Node *n, ValueId of) {
+    Rewrite *r = &p->r;
+    static const float zero = 0, tiny = FLT_TRUE_MIN;
+    ValueId x = r->map[of];
+    ValueId none = constant(r, n, "zero", &zero), least = constant(r, n, "tiny", &tiny);
+    ValueId is = op_make2(r->g, n->phase, OP_Equal, n->name, x, none);
+    x = op_make3(r->g, n->phase, OP_Where, n->name, is, least, x);
+    put(p, n, op_make1(r->g, n->phase, OP_Log, n->name, x));
+}
+
+static bool put_entropy(Pass *p, const Node *n) {
     Match m;
+    if (!match(p, n, &m)) return false;
+    ValueId z = p->r.map[m.z];
+    if (m.clip < INFINITY) {
+        Attr at[] = {attr_f(p->r.a, A_min, -m.clip), attr_f(p->r.a, A_max, m.clip)};
+        z = op_make_attr(p->r.g, n->phase, OP_Clip, n->name, 1, &z, at, 2);
+    }
+    ValueId y = op_make2(p->r.g, n->phase, OP_BceLogits, n->name, z, p->r.map[m.t]);
+    put(p, n, m.sign < 0 ? opposite(p, n, y) : y);
+    return true;
+}
+
+static bool put_pattern(Pass *p, const Node *n) {
     ValueId z;
     bool other;
-    if (match(p, n, &m)) {
-        ValueId y = op_make2(p->r.g, n->phase, OP_BceLogits, n->name, p->r.map[m.z], p->r.map[m.t]);
-        put(p, n, m.sign < 0 ? opposite(p, n, y) : y);
+    if (put_entropy(p, n)) return true;
+    if (n->op != OP_Log) return false;
+    if (!is_log_sigmoid(p->r.old, n->out[0], &z, &other)) {
+        if (!bits_get(p->clipped, n->out[0])) return false;
+        put_log(p, n, n->in[0]);
         return true;
     }
-    if (n->op != OP_Log || !is_log_sigmoid(p->r.old, n->out[0], &z, &other)) return false;
     ValueId x = p->r.map[z];
     if (!other) x = opposite(p, n, x);
     put(p, n, opposite(p, n, op_make1(p->r.g, n->phase, OP_Softplus, n->name, x)));
     return true;
+}
+
+/* Logarithms all of whose readers clip them from below. */
+static Bits clipped_logs(Arena *a, const Graph *g) {
+    Bits is = bits_new(a, g->nvalue + 1), other = bits_new(a, g->nvalue + 1);
+    for (NodeId n = 0; n < g->nnode; n++) {
+        ValueId x = NO_ID;
+        double c;
+        if (g->node[n].nout != 1 || !clipped(g, g->node[n].out[0], &x, &c)) x = NO_ID;
+        for (uint32_t i = 0; i < g->node[n].nin; i++) {
+            ValueId v = g->node[n].in[i];
+            if (v != NO_ID) bits_set(v == x ? is : other, v);
+        }
+    }
+    for (ValueId v = 0; v < g->nvalue; v++)
+        if (bits_get(other, v)) bits_clear(is, v);
+    return is;
 }
 
 static bool has_log(const Graph *g) {
@@ -245,6 +354,7 @@ const Graph *join_entropies(Arena *a, const Graph *g) {
     Pass p;
     rw_begin(&p.r, a, g, NULL);
     p.trained = trained_values(a, g);
+    p.clipped = clipped_logs(a, g);
     for (NodeId id = 0; id < g->nnode; id++)
         if (!put_pattern(&p, &g->node[id])) rw_copy(&p.r, id);
     return rw_end(&p.r);

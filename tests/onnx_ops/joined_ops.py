@@ -138,8 +138,25 @@ def entropy(name, form, node="BceLogits"):
     if form == "stable":
         tail = c.op("Log", c.op("Add", one, c.op("Exp", c.op("Neg", c.op("Abs", zn)))))
         return c, c.op("Add", c.op("Sub", c.op("Relu", zn), c.op("Mul", zn, tn)), tail), want
-    s = c.op("Sigmoid", zn)
+    if form == "probabilities":  # some are 0 or 1
+        z = sigmoid(z).astype(np.float32)
+        z[0, :4], t[0, :4] = (-0.5, 1.5, -0.5, 1.5), (0, 0, 1, 1)
+        z64, t64 = np.clip(z.astype(float), 0, 1), t.astype(float)
+        with np.errstate(divide="ignore"):
+            want = -(t64 * np.maximum(np.log(z64), -100) + (1 - t64) * np.maximum(np.log(1 - z64), -100))
+        c.init[-1] = numpy_helper.from_array(z, zn)
+        s = c.op("Clip", zn, c.constant(np.float32(0)), one)
+    else:
+        s = c.op("Sigmoid", zn)
+    if form == "log1p":
+        low = c.constant(np.full((), -100, np.float32))
+        yes = c.op("Max", c.op("Log", s), low)
+        no = c.op("Max", c.op("Log", c.op("Add", c.op("Neg", s), one)), low)
+        rest = c.op("Mul", c.op("Sub", tn, one), no)
+        return c, c.op("Sub", rest, c.op("Mul", tn, yes)), want
     yes, no = c.op("Log", s), c.op("Log", c.op("Sub", one, s))
+    if form in ("clipped", "probabilities"):
+        yes, no = (c.op("Clip", x, c.constant(np.float32(-100))) for x in (yes, no))
     weight = c.op("Mul", tn, c.constant(p)) if form == "weights" else tn
     y = c.op("Add", c.op("Mul", weight, yes), c.op("Mul", c.op("Sub", one, tn), no))
     if form == "weights":
@@ -182,6 +199,9 @@ def cases():
     yield entropy("bce_positive", "positive")
     yield entropy("bce_stable", "stable")
     yield entropy("bce_weights", "weights", "Softplus")
+    yield entropy("bce_clipped", "clipped")
+    yield entropy("bce_log1p", "log1p")
+    yield entropy("bce_probabilities", "probabilities", "Where")
     yield biased("bias_conv3", "Conv", (4, 1, 1))
     yield biased("bias_conv4", "Conv", (1, 4, 1, 1))
     yield biased("bias_matmul", "MatMul", (1, 1, 4))
@@ -245,10 +265,14 @@ def budgets(train, base, work):
 def main():
     ap = argparse.ArgumentParser(description="Chains that become one node.")
     ap.add_argument("--dtrc", required=True)
-    dtrc = os.path.abspath(ap.parse_args().dtrc)
+    ap.add_argument("case", nargs="*", help="names, or how they begin")
+    opt = ap.parse_args()
+    dtrc = os.path.abspath(opt.dtrc)
     work = tempfile.mkdtemp(prefix="dtrc-joined-")
     bad = total = 0
     for c, y, want in cases():
+        if opt.case and not c.name.startswith(tuple(opt.case)):
+            continue
         problem = wrong(dtrc, c, y, want, os.path.join(work, c.name))
         total += 1
         bad += bool(problem)
