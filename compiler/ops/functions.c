@@ -63,6 +63,9 @@ EW(IntDiv, 2, 1, "dtrt_int_div(a, b)", NULL)
 EW(IntMod, 2, 1, "dtrt_int_mod(a, b)", NULL)
 EW(IntRem, 2, 1, "dtrt_int_rem(a, b)", NULL)
 
+EW1(ShiftLeft, 2, 1, "dtrt_shift_left(a, b, (int)p0)", NULL, A_k, 64)
+EW1(ShiftRight, 2, 1, "dtrt_shift_right(a, b, (int)p0)", NULL, A_k, 64)
+
 /* a^alpha of a norm, alpha > 0: where the norm is 0 its derivative counts as 0, as PyTorch's norm
  * has it, and not as infinite. */
 GRAD_OF_Y(Root)

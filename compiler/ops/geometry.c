@@ -121,6 +121,7 @@ bool op_geometry(const Graph *g, const Node *n, Geometry *out) {
         return attr_shape(n, &given) &&
                window_geometry(n, &g->value[n->in[1]].shape, &given, out, g->arena, &why);
     case OP_MaxPool:
+    case OP_MaxPoolPlaces:
     case OP_AveragePool: return window_geometry(n, first, NULL, out, g->arena, &why);
     case OP_MaxPoolGrad:
     case OP_AveragePoolGrad:

@@ -128,7 +128,8 @@ static bool takes_bool(OpCode op) {
 }
 
 static bool needs_integers(OpCode op) {
-    return op == OP_IntDiv || op == OP_IntMod || op == OP_IntRem;
+    return op == OP_IntDiv || op == OP_IntMod || op == OP_IntRem || op == OP_ShiftLeft ||
+           op == OP_ShiftRight;
 }
 
 /* Operators whose expression is right for integers too. */

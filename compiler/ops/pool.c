@@ -24,8 +24,16 @@ static bool infer_pool(InferCtx *c, NodeId n) {
                 (long long)window, i, (long long)pad);
     }
     Shape out = window_output(&q);
-    TRY(op_out(c, n, 0, DT_F32, &out));
+    bool places = c->g->node[n].op == OP_MaxPoolPlaces;
+    TRY(op_out(c, n, 0, places ? DT_I64 : DT_F32, &out));
     return c->g->node[n].nout < 2 || op_out(c, n, 1, DT_U8, &out);
+}
+
+static bool infer_places(InferCtx *c, NodeId n) {
+    TRY(infer_pool(c, n));
+    if (ir_get_i(&c->g->node[n], A_channels_last, 0))
+        return op_error(c, n, NO_ID, "expected channels first");
+    return true;
 }
 
 static bool infer_pool_grad(InferCtx *c, NodeId n) {
@@ -66,7 +74,7 @@ static bool grad_pool(GradCtx *c, NodeId n, const ValueId *dout, ValueId *din) {
 }
 
 bool op_pool_object(const Graph *g, const Node *n, PoolObject *out) {
-    bool max = n->op == OP_MaxPool || n->op == OP_MaxPoolGrad;
+    bool max = n->op == OP_MaxPool || n->op == OP_MaxPoolGrad || n->op == OP_MaxPoolPlaces;
     if (!max && n->op != OP_AveragePool && n->op != OP_AveragePoolGrad) return false;
     *out = (PoolObject){.is_max = max};
     return op_geometry(g, n, &out->q);
@@ -97,6 +105,14 @@ static bool cpu_pool(CpuEmit *e, const Node *n) {
     return true;
 }
 
+static bool cpu_places(CpuEmit *e, const Node *n) {
+    uint32_t obj;
+    TRY(pool_object(e, n, &obj));
+    text_add(e->body, "    dtrt_pool_places(&DtrtPool_%u[c->slot], p[0], p[1], %d);\n", obj,
+             ir_get_i(n, A_mode, 0) != 0);
+    return true;
+}
+
 static bool cpu_pool_grad(CpuEmit *e, const Node *n) {
     uint32_t obj;
     TRY(pool_object(e, n, &obj));
@@ -113,6 +129,15 @@ const OpDef op_MaxPool = {.name = "MaxPool",
                           .grad = grad_pool,
                           .flops = flops_pool,
                           .cpu = cpu_pool};
+
+/* What ONNX calls Indices; integers, so without a gradient. */
+const OpDef op_MaxPoolPlaces = {.name = "MaxPoolPlaces",
+                                .min_in = 1,
+                                .max_in = 1,
+                                .nout = 1,
+                                .infer = infer_places,
+                                .flops = flops_pool,
+                                .cpu = cpu_places};
 
 const OpDef op_MaxPoolGrad = {.name = "MaxPoolGrad",
                               .min_in = 2,

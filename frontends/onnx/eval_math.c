@@ -248,14 +248,43 @@ Res eval_binary(Ctx *c, Tensor *out) {
 }
 
 /* Of integers without a sign; what is shifted out is lost. */
+/* The element type in the file, where it says so at once: of a model input, of an initializer, of
+ * what Cast makes; else 0. Tensors here are of wider signed types. */
+static int32_t elem_of(const Ctx *c, uint32_t i) {
+    const Slot *s = &c->x->slot.at[c->n->in[i]];
+    if (s->input != NO_ID && s->input < c->x->graph->n_input) {
+        const Onnx__TypeProto *t = c->x->graph->input[s->input]->type;
+        return t && t->tensor_type ? (int32_t)t->tensor_type->elem_type : 0;
+    }
+    if (s->init < c->x->init.n) return (int32_t)c->x->init.at[s->init].proto->data_type;
+    const NodeProto *p = s->node < c->x->nnode ? c->x->node[s->node].p : NULL;
+    for (size_t k = 0; p && !strcmp(p->op_type, "Cast") && k < p->n_attribute; k++)
+        if (!strcmp(p->attribute[k]->name, "to")) return (int32_t)p->attribute[k]->i;
+    return 0;
+}
+
+Res shift_of(const Ctx *c, bool *left, int *bits) {
+    const char *way;
+    MUST(attr_text(c, "direction", "", &way));
+    *left = !strcmp(way, "LEFT");
+    if (!*left && strcmp(way, "RIGHT") != 0)
+        return ctx_fail(c, "direction is %s, expected LEFT or RIGHT", diag_name(c->x->tmp, way));
+    int32_t elem = elem_of(c, 0);
+    if (!elem) elem = elem_of(c, 1);
+    *bits = elem == ONNX__TENSOR_PROTO__DATA_TYPE__UINT8    ? 8
+            : elem == ONNX__TENSOR_PROTO__DATA_TYPE__UINT16 ? 16
+            : elem == ONNX__TENSOR_PROTO__DATA_TYPE__UINT32 ? 32
+            : dtype_in(c, 0) == DT_I32                      ? 32
+                                                            : 64;
+    return OK;
+}
+
 Res eval_bit_shift(Ctx *c, Tensor *out) {
     const Tensor *a = known_in(c, 0), *b = known_in(c, 1);
-    const char *way;
+    bool left;
+    int bits;
     Shape s;
-    MUST(attr_text(c, "direction", "", &way));
-    bool left = !strcmp(way, "LEFT");
-    if (!left && strcmp(way, "RIGHT") != 0)
-        return ctx_fail(c, "direction is %s, expected LEFT or RIGHT", diag_name(c->x->tmp, way));
+    MUST(shift_of(c, &left, &bits));
     if (is_real(a->dtype) || a->dtype == DT_BOOL || a->dtype != b->dtype)
         return ctx_fail(c, "does not take %s and %s", dtype_name(a->dtype), dtype_name(b->dtype));
     MUST(broadcast(c, &a->shape, &b->shape, &s));
@@ -266,7 +295,8 @@ Res eval_bit_shift(Ctx *c, Tensor *out) {
     for (uint64_t i = 0; out->data && i < out->count; i++, cursor_next(&w)) {
         uint64_t v = (uint64_t)tensor_int(a, (uint64_t)w.pos[0]);
         uint64_t by = (uint64_t)tensor_int(b, (uint64_t)w.pos[1]);
-        put_int(out, i, by > 63 ? 0 : (int64_t)(left ? v << by : v >> by));
+        uint64_t to = by >= (uint64_t)bits ? 0 : left ? v << by : v >> by;
+        put_int(out, i, (int64_t)(bits < 64 ? to & ((UINT64_C(1) << bits) - 1) : to));
     }
     return OK;
 }

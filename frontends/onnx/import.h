@@ -332,6 +332,8 @@ Res eval_variadic(Ctx *c, Tensor *out);
 Res eval_where(Ctx *c, Tensor *out);
 Res eval_is(Ctx *c, Tensor *out);
 Res eval_bit_shift(Ctx *c, Tensor *out);
+/* LEFT or RIGHT, and how many bits the operands have. */
+Res shift_of(const Ctx *c, bool *left, int *bits);
 Res eval_reduce(Ctx *c, Tensor *out);
 /* eval_index.c */
 Res eval_arg(Ctx *c, Tensor *out);
@@ -427,6 +429,7 @@ Res make_alpha_beta(Ctx *c);
 Res make_is_inf(Ctx *c);
 Res make_div(Ctx *c);
 Res make_mod(Ctx *c);
+Res make_bit_shift(Ctx *c);
 Res make_binary(Ctx *c);
 Res make_variadic(Ctx *c);
 Res make_pow(Ctx *c);

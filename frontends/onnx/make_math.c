@@ -66,6 +66,18 @@ Res make_mod(Ctx *c) {
     return make_binary(c);
 }
 
+Res make_bit_shift(Ctx *c) {
+    bool left;
+    int bits;
+    MUST(shift_of(c, &left, &bits));
+    Attr width = attr_i(c->x->tmp, A_k, bits);
+    ValueId in[] = {value_in(c, 0), value_in(c, 1)};
+    if (!of_integers(c) || dtype_in(c, 1) != dtype_in(c, 0))
+        return ctx_fail(c, "does not take %s and %s", dtype_name(dtype_in(c, 0)),
+                        dtype_name(dtype_in(c, 1)));
+    return bind(c, 0, emit(c, left ? OP_ShiftLeft : OP_ShiftRight, "", 2, in, 1, &width));
+}
+
 Res make_where(Ctx *c) {
     ValueId in[] = {value_in(c, 0), value_in(c, 1), value_in(c, 2)};
     return bind(c, 0, emit(c, OP_Where, "", 3, in, 0, NULL));

@@ -167,18 +167,23 @@ Res make_pool(Ctx *c) {
     bool max = c->n->row->code == OP_MaxPool;
     Window w;
     int64_t ceil_mode, count_pad;
-    if (has_out(c, 1)) return ctx_skip(c, "its output of indices is used");
     MUST(read_window(c, NULL, &w));
     MUST(auto_pad(c, shape_in(c, 0), &w));
     MUST(attr_int(c, "ceil_mode", 0, &ceil_mode));
     MUST(attr_int(c, "count_include_pad", 0, &count_pad));
     for (uint32_t i = 0; i < w.nd; i++)
         if (!max && w.dilation[i] != 1) return ctx_skip(c, "dilated average pooling");
-    Attr attr[6];
+    Attr attr[7];
     uint32_t n = max ? window_attrs(c, &w, attr) : window_attrs(c, &w, attr) - 1;
     attr[n++] = attr_i(c->x->tmp, A_ceil_mode, ceil_mode != 0);
     if (!max) attr[n++] = attr_i(c->x->tmp, A_count_include_pad, count_pad != 0);
     ValueId v = value_in(c, 0);
+    if (has_out(c, 1)) {
+        int64_t columns;
+        MUST(attr_int(c, "storage_order", 0, &columns));
+        attr[n] = attr_i(c->x->tmp, A_mode, columns != 0);
+        MUST(bind(c, 1, emit(c, OP_MaxPoolPlaces, ".indices", 1, &v, n + 1, attr)));
+    }
     return bind(c, 0, emit(c, c->n->row->code, "", 1, &v, n, attr));
 }
 

@@ -28,7 +28,7 @@ static const OpRow rows[] = {
     {"AveragePool", 1, 1, 1, FIRST, NULL, make_pool, OP_AveragePool, K_NONE},
     {"BatchNormalization", 5, 5, 5, 7, NULL, make_batch_norm, OP_BatchNorm, K_NONE},
     {"Bernoulli", 1, 1, 1, 0, NULL, make_bernoulli, OP_Bernoulli, K_NONE},
-    {"BitShift", 2, 2, 1, 0, eval_bit_shift, NULL, OP_NONE, K_NONE},
+    {"BitShift", 2, 2, 1, 0, eval_bit_shift, make_bit_shift, OP_ShiftLeft, K_NONE},
     {"BlackmanWindow", 1, 1, 1, 0, eval_window, NULL, OP_NONE, K_NONE},
     {"Cast", 1, 1, 1, FIRST, eval_cast, make_cast, OP_Cast, K_NONE},
     {"CastLike", 2, 2, 1, FIRST, eval_cast, make_cast, OP_Cast, K_NONE},

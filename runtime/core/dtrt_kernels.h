@@ -110,6 +110,9 @@ typedef struct DtrtPool {
  * four; 0 for average pooling. */
 uint64_t dtrt_pool_index_bytes(const DtrtPool *p);
 void dtrt_pool_forward(const DtrtPool *p, const float *x, float *y, void *index);
+/* Where each maximum lies in x (channels first) as one row; by_columns: the first spatial axis is
+ * the nearest. 0 for a window without a cell. */
+void dtrt_pool_places(const DtrtPool *p, const float *x, int64_t *place, int by_columns);
 void dtrt_pool_grad(const DtrtPool *p, const float *dy, const void *index, float *dx);
 
 /* ---- softmax.c: [outer, n, inner], over n; in place allowed for y == x, dx == dy ---- */

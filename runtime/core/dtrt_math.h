@@ -76,4 +76,16 @@ static inline int64_t dtrt_int_mod(int64_t a, int64_t b) {
     int64_t r = dtrt_int_rem(a, b);
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
+/* Of unsigned integers of `bits` bits, which are kept in signed ones. */
+static inline uint64_t dtrt_low_bits(int64_t a, int bits) {
+    return (uint64_t)a & (bits < 1 || bits > 63 ? ~(uint64_t)0 : ((uint64_t)1 << bits) - 1);
+}
+static inline int64_t dtrt_shift_left(int64_t a, int64_t by, int bits) {
+    if (by < 0 || by >= bits || by > 63) return 0;
+    return (int64_t)dtrt_low_bits((int64_t)((uint64_t)a << by), bits);
+}
+static inline int64_t dtrt_shift_right(int64_t a, int64_t by, int bits) {
+    return by < 0 || by >= bits || by > 63 ? 0 : (int64_t)(dtrt_low_bits(a, bits) >> by);
+}
+
 #endif

@@ -206,6 +206,34 @@ KERNEL pool_rows(const Plan *t, const float *x, float *y, void *index, int64_t l
     }
 }
 
+/* The place of `cell` of output o in a channel image. */
+static int64_t place_of(const Plan *t, const int64_t o[3], int32_t cell, int by_columns) {
+    int64_t k[3] = {cell / (t->a[1].k * t->a[2].k), cell / t->a[2].k % t->a[1].k, cell % t->a[2].k};
+    if (!by_columns) return input_at(t, o, k[0], k[1], k[2]);
+    int64_t at = 0;
+    for (int i = 3; i-- > 0;)
+        at = at * t->a[i].in + o[i] * t->a[i].stride - t->a[i].lo + k[i] * t->a[i].dil;
+    return at;
+}
+
+/* Output rows [lo, hi) of images of one channel. */
+KERNEL place_rows(const Plan *t, const float *x, int64_t *place, int by_columns, int64_t lo,
+                  int64_t hi) {
+    int64_t image = t->a[0].in * t->a[1].in * t->a[2].in, rows = t->a[0].out * t->a[1].out;
+    for (int64_t row = lo; row < hi; row++) {
+        int64_t o[3] = {row % rows / t->a[1].out, row % t->a[1].out, 0}, n = row / rows;
+        for (; o[2] < t->a[2].out; o[2]++) {
+            Cells r;
+            float best;
+            int32_t arg = -1;
+            for (int i = 0; i < 3; i++) window_of(t, i, o[i], 0, &r);
+            max_block(t, x + n * image, o, &r, 1, &best, &arg);
+            place[row * t->a[2].out + o[2]] =
+                arg < 0 ? 0 : n * image + place_of(t, o, arg, by_columns);
+        }
+    }
+}
+
 /* ---- gradients ---- */
 
 /* Adds dy of output position q (in elements) to d where its maximum came from `cell`. */
@@ -280,6 +308,14 @@ void dtrt_pool_forward(const DtrtPool *p, const float *x, float *y, void *index)
     assert(!p->is_max || index);
     KERNEL_SPLIT(rows, 1, rows * t.a[2].out * t.c * cells(p),
                  pool_rows(&t, x, y, p->is_max ? index : NULL, lo, hi));
+}
+
+void dtrt_pool_places(const DtrtPool *p, const float *x, int64_t *place, int by_columns) {
+    Plan t = plan_of(p);
+    int64_t rows = t.n * t.a[0].out * t.a[1].out;
+    assert(!p->channels_last && p->is_max);
+    KERNEL_SPLIT(rows, 1, rows * t.a[2].out * cells(p),
+                 place_rows(&t, x, place, by_columns, lo, hi));
 }
 
 void dtrt_pool_grad(const DtrtPool *p, const float *dy, const void *index, float *dx) {

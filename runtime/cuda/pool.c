@@ -69,6 +69,17 @@ void dtrt_pool_forward(const DtrtPool *p, const float *x, float *y, void *index)
     }
 }
 
+void dtrt_pool_places(const DtrtPool *p, const float *x, int64_t *place, int by_columns) {
+    int64_t in, out;
+    CuPool q = plan_of(p, &in, &out);
+    assert(!p->channels_last && p->is_max);
+    if (q.small_out) {
+        CU_LAUNCH(pool_places, cu_blocks(out, 256), 256, &q, &x, &place, &by_columns);
+    } else {
+        CU_LAUNCH(pool_places_big, cu_blocks(out, 256), 256, &q, &x, &place, &by_columns);
+    }
+}
+
 void dtrt_pool_grad(const DtrtPool *p, const float *dy, const void *index, float *dx) {
     int64_t in, out;
     CuPool q = plan_of(p, &in, &out);

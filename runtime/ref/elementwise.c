@@ -71,6 +71,8 @@ F(Mod, fmod(e.a, e.b))
 F(IntDiv, e.b == 0 ? 0 : trunc(e.a / e.b))
 F(IntRem, e.b == 0 ? 0 : fmod(e.a, e.b))
 F(IntMod, e.b == 0 ? 0 : e.a - e.b * floor(e.a / e.b))
+F(ShiftLeft, e.b < 0 || e.b >= e.p ? 0 : fmod(e.a * exp2(e.b), exp2(e.p)))
+F(ShiftRight, e.b < 0 || e.b >= e.p ? 0 : floor(e.a * exp2(-e.b)))
 F(Root, pow(e.a, e.p))
 F(IsNaN, isnan(e.a))
 F(IsInf, isinf(e.a) && (e.a < 0 ? e.p != 0 : e.q != 0))
@@ -156,6 +158,8 @@ static const Row table[] = {
     E0(Softsign),
     E0(PRelu),
     E0(GeluTanh),
+    {"ShiftLeft", el_ShiftLeft, "k", NULL, 64, 0},
+    {"ShiftRight", el_ShiftRight, "k", NULL, 64, 0},
     {"Root", el_Root, "alpha", NULL, 0.5, 0},
     {"IsInf", el_IsInf, "min", "max", 1, 1},
     {"Celu", el_Celu, "alpha", NULL, 1, 0},

@@ -8,11 +8,12 @@
 
 typedef struct {
     double sum, max;
+    int64_t place[3];       /* of the maximum */
     int64_t inside, padded; /* cells of the window in the image, in the padded image */
 } Cells;
 
 static Cells look(const Window *q, const double *x, const int64_t *o) {
-    Cells r = {0, -INFINITY, 0, 1};
+    Cells r = {0, -INFINITY, {0, 0, 0}, 0, 1};
     for (int64_t i = 0; i < q->k[0]; i++)
         for (int64_t j = 0; j < q->k[1]; j++)
             for (int64_t k = 0; k < q->k[2]; k++) {
@@ -21,8 +22,9 @@ static Cells look(const Window *q, const double *x, const int64_t *o) {
                 if (a < 0 || b < 0 || d < 0) continue;
                 double v = x[(a * q->in[1] + b) * q->in[2] + d];
                 r.sum += v;
-                r.inside++;
-                if (v > r.max || isnan(v)) r.max = v;
+                if (r.inside++ && !(v > r.max || isnan(v))) continue;
+                r.max = v;
+                r.place[0] = a, r.place[1] = b, r.place[2] = d;
             }
     for (int i = 0; i < 3; i++) {
         int64_t start = o[i] * q->stride[i], end = start + q->k[i],
@@ -46,6 +48,22 @@ static void run_pool(const RefCall *c) {
         }
 }
 
+static void run_places(const RefCall *c) {
+    const Window q = ref_window(c);
+    const double *x = dtrt_ref_in(c, 0);
+    bool columns = dtrt_ref_i(c->n, "mode", 0) != 0;
+    int64_t pixels = q.in[0] * q.in[1] * q.in[2], cells = q.out[0] * q.out[1] * q.out[2];
+    for (int64_t i = 0; i < q.n * q.ci * cells; i++) {
+        int64_t p = i % cells, image = i / cells * pixels;
+        int64_t o[3] = {p / (q.out[1] * q.out[2]), p / q.out[2] % q.out[1], p % q.out[2]};
+        Cells r = look(&q, x + image, o);
+        int64_t row = (r.place[0] * q.in[1] + r.place[1]) * q.in[2] + r.place[2];
+        int64_t column = r.place[0] + q.in[0] * (r.place[1] + q.in[1] * r.place[2]);
+        c->y[0][i] = r.inside ? (double)(image + (columns ? column : row)) : 0;
+    }
+}
+
 RefOp *dtrt_ref_pool(const char *op) {
+    if (!strcmp(op, "MaxPoolPlaces")) return run_places;
     return !strcmp(op, "MaxPool") || !strcmp(op, "AveragePool") ? run_pool : NULL;
 }

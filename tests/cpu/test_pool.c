@@ -108,6 +108,21 @@ static void check_row(const Row *r, int channels_last, int is_max, int include_p
     OTHER_THREADS(dtrt_pool_forward(&p, buf_f(&x2), buf_f(&y2), ix2.at));
     dtrt_pool_grad(&p, buf_f(&dy), ix.at, buf_f(&dx));
     OTHER_THREADS(dtrt_pool_grad(&p, buf_f(&dy2), ix2.at, buf_f(&dx2)));
+    if (is_max && !channels_last) { /* the value at each place; by columns: the other way round */
+        int64_t *place = calloc((size_t)ny, 8), *turned = calloc((size_t)ny, 8);
+        dtrt_pool_places(&p, buf_f(&x), place, 0);
+        dtrt_pool_places(&p, buf_f(&x), turned, 1);
+        for (int64_t i = 0; i < ny; i++) {
+            int64_t at = place[i] % si, d = at / (p.in[1] * p.in[2]), h = at / p.in[2] % p.in[1];
+            CHECK(isinf(wy[i]) || (double)buf_f(&x)[place[i]] == wy[i]);
+            CHECK(isinf(wy[i]) || place[i] / si == i / so);
+            CHECK_EQ(turned[i], isinf(wy[i])
+                                    ? 0
+                                    : place[i] - at + d + p.in[0] * (h + p.in[1] * (at % p.in[2])));
+        }
+        free(place);
+        free(turned);
+    }
     CHECK_CLOSE(name, buf_f(&y), wy, ny, is_max ? 0.0 : 1e-6);
     CHECK_CLOSE(name, buf_f(&dx), wx, nx, 1e-6);
     CHECK_SAME(name, y, y2);

@@ -24,6 +24,7 @@
     F(pool_index_bytes)                                                                            \
     F(pool_forward)                                                                                \
     F(pool_grad)                                                                                   \
+    F(pool_places)                                                                                 \
     F(softmax)                                                                                     \
     F(softmax_grad)                                                                                \
     F(loss_needs)                                                                                  \

@@ -52,13 +52,17 @@ static void pool_case(int which, int variant) {
     for (int64_t i = 0; i < in; i++) x[i] = rintf(x[i] * 4); /* equal ones */
     if (in > 30) x[7] = x[20] = NAN;
     Out *y = out_floats(out), *index = out_bytes(places), *dx = out_floats(in);
+    bool places_too = q.is_max && !q.channels_last;
+    Out *where = places_too ? out_bytes((size_t)out * sizeof(int64_t)) : NULL;
     EACH(k) {
         CHECK_EQ(k->pool_index_bytes(&q), places);
         k->pool_forward(&q, x, at(y), at(index));
         k->pool_grad(&q, dy, at(index), at(dx));
+        if (places_too) k->pool_places(&q, x, at(where), which & 1);
     }
     compare(y, 1e-6);
     compare_bytes(index);
+    if (places_too) compare_bytes(where);
     compare(dx, 1e-6);
     finish();
 }

@@ -201,6 +201,33 @@ def small_models():
             node("ReduceSum", ["t"], ["loss"], keepdims=0)]
     ints[3:3] = [cast(n, n + "f") for n in "qmr"]
     yield "integers", ints, {"a": a, "b": b}, {"v": v}, {}, (want * want).sum()
+    a, b = RNG.integers(0, 256, (4, 6)), RNG.integers(0, 20, (4, 6))
+    shifts, want = [], np.zeros((4, 6))
+    for bits, kind in ((8, TensorProto.UINT8), (16, TensorProto.UINT16), (32, TensorProto.UINT32), (64, TensorProto.UINT64)):
+        for n in "ab":
+            shifts.append(node("Cast", [n], [f"{n}{bits}"], to=kind))
+        for way in ("LEFT", "RIGHT"):
+            shifts += [node("BitShift", [f"a{bits}", f"b{bits}"], [f"{way}{bits}"], direction=way),
+                       cast(f"{way}{bits}", f"{way}{bits}f")]
+        want += np.where(b < bits, (a << b) % 2 ** min(bits, 62) + (a >> b), 0)
+    parts = [n.output[0] for n in shifts if n.output[0].endswith("f")]
+    shifts += [node("Sum", parts, ["s"]), node("Mul", ["s", "v"], ["sv"]), node("Mul", ["sv", "sv"], ["t"]),
+               node("ReduceSum", ["t"], ["loss"], keepdims=0)]
+    yield "shifts", shifts, {"a": a, "b": b}, {"v": v}, {}, ((want * v) ** 2).sum()
+    # every maximum back to its place, the rest 0; twice, by rows of one and by columns of the other
+    x, w = data(2, 3, 6, 8), data(4, 3, 1, 1)
+    pool = dict(kernel_shape=[2, 2], strides=[2, 2])
+    net = [node("Conv", ["x", "w"], ["c"], kernel_shape=[1, 1]), node("MaxPool", ["c"], ["p", "i"], **pool),
+           node("Mul", ["p", "v"], ["q"]), node("MaxUnpool", ["q", "i"], ["u"], **pool), node("Mul", ["u", "u"], ["t"]),
+           node("MaxPool", ["c"], ["r", "j"], storage_order=1, **pool), cast("j", "jf"), node("Mul", ["jf", "k"], ["jk"]),
+           node("ReduceSum", ["t"], ["ts"], keepdims=0), node("ReduceSum", ["jk"], ["js"], keepdims=0),
+           node("Add", ["ts", "js"], ["loss"])]
+    v, c = data(4, 3, 4), np.einsum("nchw,mc->nmhw", x.astype(float), w[:, :, 0, 0])
+    cells = c.reshape(2, 4, 3, 2, 4, 2).transpose(0, 1, 2, 4, 3, 5).reshape(2, 4, 3, 4, 4)
+    row, col = 2 * np.arange(3)[:, None] + cells.argmax(-1) // 2, 2 * np.arange(4) + cells.argmax(-1) % 2
+    places = np.arange(8).reshape(2, 4, 1, 1) * 48 + col * 6 + row
+    yield "unpool", net, {"x": x}, {"w": w, "v": v}, {"k": np.float32(1e-3)}, \
+        ((cells.max(-1) * v) ** 2).sum() + 1e-3 * places.sum()
     d, u, at = data(3, 5), data(4, 5), RNG.integers(-3, 3, (4, 5))
     for how, start in (("mul", np.multiply), ("max", np.maximum), ("min", np.minimum)):
         want = d.astype(float)

@@ -298,6 +298,8 @@ static const Row rows[] = {
      "",
      "! node 'n' (PRelu), tensor 'x1': expected a slope that broadcasts to [2,3], found [4,1,1]"},
     {OP_IsNaN, {"f32[2,3]"}, "", "bool[2,3]"},
+    {OP_MaxPoolPlaces, {"f32[2,3,8,8]"}, "kernel=[2,2], strides=[2,2]", "i64[2,3,4,4]"},
+    {OP_ShiftLeft, {"i32[2,3]", "i32[3]"}, "k=8", "i32[2,3]"},
     {OP_IntMod, {"i64[2,3]", "i64[3]"}, "", "i64[2,3]"},
     {OP_IntDiv,
      {"f32[2,3]", "f32[3]"},

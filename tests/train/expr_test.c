@@ -126,6 +126,8 @@ static double operand(OpCode op, uint32_t i) {
     case OP_IntDiv:
     case OP_IntMod:
     case OP_IntRem: return floor(test_uniform(-20, 20) / (i ? 4 : 1)); /* 0 is one of them */
+    case OP_ShiftLeft:
+    case OP_ShiftRight: return floor(i ? test_uniform(-2, 20) : test_uniform(0, 256));
     default: return test_uniform(is_positive(op, i) ? 0.1 : -4, 4);
     }
 }
@@ -149,6 +151,8 @@ static void compare_element(void *lib, OpCode op) {
         for (uint32_t k = 0; k < 2 && d->p[k] != A_COUNT; k++) {
             if (op == OP_Cast)
                 p[k] = test_uniform(0, 1) < 0.5 ? DT_F32 : DT_BOOL;
+            else if (op == OP_ShiftLeft || op == OP_ShiftRight)
+                p[k] = round & 1 ? 8 : 64;
             else if (round & 1)
                 p[k] = op == OP_Clip || op == OP_ClipGrad ? (k ? 1.5 : -0.75)
                                                           : (round % 9 + divides(op)) * 0.125;

@@ -216,6 +216,12 @@ static double element(const Call *c, const double *x, uint64_t index) {
     if (c->op == OP_Bernoulli) return (double)dtrt_bernoulli((float)x[0], 1, 0, c->key, index);
     if (c->op == OP_Where) return x[0] != 0 ? x[1] : x[2];
     if (c->op == OP_BnApply) return (x[0] - x[1]) * x[2] * x[3] + x[4];
+    if (c->op == OP_ShiftLeft || c->op == OP_ShiftRight) {
+        bool left = c->op == OP_ShiftLeft, none = x[1] < 0 || x[1] >= p[0];
+        return none   ? 0
+               : left ? fmod(ldexp(x[0], (int)x[1]), exp2(p[0]))
+                      : floor(x[0] / exp2(x[1]));
+    }
     if (c->nin == 1) return unary(c->op, x[0], p[0], p[1]);
     bool grad = strstr(def->name, "Grad") || c->op == OP_EqSelect;
     return grad ? gradient(c->op, x, p[0], p[1]) : binary(c->op, x[0], x[1]);

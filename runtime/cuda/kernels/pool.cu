@@ -1,4 +1,4 @@
-// calls: dtrt_pool_forward dtrt_pool_grad
+// calls: dtrt_pool_forward dtrt_pool_grad dtrt_pool_places
 /* pool.cu - max and average pooling and their gradients: a thread for each element of the result,
  * channels (or the last axis) beside each other. Rules, order of sums and format of the positions as
  * in runtime/cpu/pool.c. */
@@ -74,6 +74,19 @@ static __device__ __forceinline__ void pool_each(const CuPool &q, const float *x
     }
 }
 
+/* The cell of the maximum, which is *best; -1 for a window of nothing. */
+static __device__ __forceinline__ int pool_max(const CuPool &q, const float *x, const PoolPlace &p,
+                                               float *best) {
+    int arg = -1;
+    *best = -INFINITY;
+    pool_each(q, x, p, [&](float v, int cell) {
+        if (arg >= 0 && !(v > *best || v != v)) return;
+        *best = v;
+        arg = cell;
+    });
+    return arg;
+}
+
 template <typename I>
 static __device__ __forceinline__ void pool_outputs(const CuPool &q, const float *x, float *y,
                                                     void *index) {
@@ -82,13 +95,8 @@ static __device__ __forceinline__ void pool_outputs(const CuPool &q, const float
     for (I i = (I)blockIdx.x * blockDim.x + threadIdx.x; i < total; i += step) {
         const PoolPlace p = pool_place<I>(q, i, false);
         if (q.is_max) {
-            float best = -INFINITY;
-            int arg = -1;
-            pool_each(q, x, p, [&](float v, int cell) {
-                if (arg >= 0 && !(v > best || v != v)) return;
-                best = v;
-                arg = cell;
-            });
+            float best;
+            const int arg = pool_max(q, x, p, &best);
             y[i] = best;
             if (q.wide)
                 ((int *)index)[i] = arg;
@@ -108,6 +116,39 @@ extern "C" __global__ void pool(const __grid_constant__ CuPool q, const float *x
 extern "C" __global__ void pool_big(const __grid_constant__ CuPool q, const float *x, float *y,
                                     void *index) {
     pool_outputs<int64_t>(q, x, y, index);
+}
+
+/* Channels first: q.c is 1. */
+template <typename I>
+static __device__ __forceinline__ void pool_all_places(const CuPool &q, const float *x,
+                                                       int64_t *place, int by_columns) {
+    const I total = (I)(q.n * q.a[0].out * q.a[1].out * q.a[2].out);
+    const I step = (I)gridDim.x * blockDim.x;
+    for (I i = (I)blockIdx.x * blockDim.x + threadIdx.x; i < total; i += step) {
+        const PoolPlace p = pool_place<I>(q, i, false);
+        float best;
+        int cell = pool_max(q, x, p, &best), at[3];
+        const bool none = cell < 0;
+#pragma unroll
+        for (int k = 2; k >= 0; k--) {
+            const int rest = cell / q.a[k].k;
+            at[k] = p.at[k] * q.a[k].stride - q.a[k].lo + (cell - rest * q.a[k].k) * q.a[k].dil;
+            cell = rest;
+        }
+        int64_t to = p.image;
+#pragma unroll
+        for (int k = 0; k < 3; k++) to = by_columns ? to * q.a[k].in : to * q.a[k].in + at[k];
+        if (by_columns) to += at[0] + q.a[0].in * (at[1] + (int64_t)q.a[1].in * at[2]);
+        place[i] = none ? 0 : to;
+    }
+}
+extern "C" __global__ void pool_places(const __grid_constant__ CuPool q, const float *x,
+                                       int64_t *place, int by_columns) {
+    pool_all_places<unsigned>(q, x, place, by_columns);
+}
+extern "C" __global__ void pool_places_big(const __grid_constant__ CuPool q, const float *x,
+                                           int64_t *place, int by_columns) {
+    pool_all_places<int64_t>(q, x, place, by_columns);
 }
 
 /* ---- gradients: an element of dx gathers its shares, in order of outputs ---- */
