@@ -206,6 +206,7 @@ part() {
         need_build release
         suite onnx-ops "$python" tests/onnx_ops/run_onnx_ops.py --dtrc build/release/bin/dtrc --at-least 900
         suite onnx-later "$python" tests/onnx_ops/later_ops.py --dtrc build/release/bin/dtrc
+        suite onnx-listed "$python" tests/onnx_ops/listed_ops.py --dtrc build/release/bin/dtrc
         suite onnx-joined "$python" tests/onnx_ops/joined_ops.py --dtrc build/release/bin/dtrc
         ;;
     hostile)

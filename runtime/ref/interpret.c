@@ -66,6 +66,7 @@ static RefOp *find_op(const char *op) {
     if (!f) f = dtrt_ref_conv(op);
     if (!f) f = dtrt_ref_matmul(op);
     if (!f) f = dtrt_ref_pool(op);
+    if (!f) f = dtrt_ref_class_loss(op);
     return f ? f : dtrt_ref_movement(op);
 }
 

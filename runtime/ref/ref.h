@@ -55,6 +55,7 @@ RefOp *dtrt_ref_resize(const char *op);
 RefOp *dtrt_ref_conv(const char *op);
 RefOp *dtrt_ref_matmul(const char *op);
 RefOp *dtrt_ref_pool(const char *op);
+RefOp *dtrt_ref_class_loss(const char *op);
 RefOp *dtrt_ref_movement(const char *op);
 /* ---- loss.c ---- */
 double dtrt_ref_loss(const Ref *r);

@@ -423,7 +423,10 @@ static void test_pool(void) {
     begin_with(17, "N,3,8,8");
     attr_put_ints(&attr, "kernel_shape", "2,2");
     model_output(&m, "at");
-    run("MaxPool", "x", "y,at", "node 'n' (MaxPool): its output of indices is used");
+    run("MaxPool", "x", "y,at",
+        "MaxPoolPlaces(x) kernel=2,2 strides=1,1 pads=0,0,0,0 dilations=1,1 ceil_mode=0 mode=0 -> "
+        "at[2,3,7,7]\n"
+        "MaxPool(x) kernel=2,2 strides=1,1 pads=0,0,0,0 dilations=1,1 ceil_mode=0 -> y[2,3,7,7]\n");
 }
 
 static void test_gemm(void) {
