@@ -11,7 +11,8 @@
 #   traces    train the models in tests/data/traces at several budgets, compare with PyTorch
 #   graphs    compile and train every graph in ../shared/graphs at half its memory (half an hour; only when asked for)
 #   sizes     programs at other sizes than they were compiled for
-#   cuda      the same for the target cuda, on stand-ins of NVIDIA's libraries; failures of their calls
+#   cuda      the same for the target cuda, on stand-ins of NVIDIA's libraries (cuda-traces); failures of their calls
+#             (cuda-programs)
 #   ops       operator tests of ONNX (libonnx-testdata), forward
 #   hostile   broken models, hostile names, full disks, killed programs, wrong data
 #   export    the models that trainers write
@@ -81,6 +82,26 @@ suite() {
         set -- "$1" 1 "$3"
     fi
     count "$name" "$1" "$2" "$3"
+}
+
+# beside "PART..." "PART...": two lists of parts at once, of suites that use one processor each.
+beside() {
+    rm -f "$logs/beside.sum"
+    (
+        passed=0 failed=0 skipped=0
+        for p in $1; do part "$p"; done
+        echo "passed=\$((passed + $passed)) failed=\$((failed + $failed)) skipped=\$((skipped + $skipped))" >"$logs/beside.sum"
+    ) >"$logs/beside.txt" 2>&1 &
+    other=$!
+    for p in $2; do part "$p"; done
+    wait $other
+    cat "$logs/beside.txt"
+    if [ -f "$logs/beside.sum" ]; then
+        . "$logs/beside.sum"
+    else
+        say "ended early: $1"
+        failed=$((failed + 1))
+    fi
 }
 
 # ctest, with its summary in our form.
@@ -177,6 +198,12 @@ fuzz() {
     say "$((found - bad)) passed, $bad failed, 0 skipped"
 }
 
+has_standins() {
+    [ -f build/release/cudasim/lib/libcuda.so.1 ] && return 0
+    step "$1" sh -c 'echo "the headers of CUDA and cuDNN 9 are not installed"; exit 77'
+    return 1
+}
+
 part() {
     case $1 in
     build) need_build release ;;
@@ -187,15 +214,19 @@ part() {
         ;;
     format) step format sh tests/check_format.sh ;;
     traces) need_build release && suite traces "$python" tests/traces/run_traces.py --dtrc build/release/bin/dtrc ;;
-    cuda)
+    cuda) part cuda-traces && part cuda-programs ;;
+    cuda-traces)
         need_build release
-        if [ -f build/release/cudasim/lib/libcuda.so.1 ]; then
+        if has_standins cuda-traces; then
             suite cuda-traces "$python" tests/traces/run_cuda.py --dtrc build/release/bin/dtrc \
                 --standins build/release/cudasim/lib
+        fi
+        ;;
+    cuda-programs)
+        need_build release
+        if has_standins cuda-programs; then
             suite cuda-programs "$python" tests/cudasim/run_programs.py --dtrc build/release/bin/dtrc \
                 --standins build/release/cudasim/lib --graphs ../shared/graphs
-        else
-            step cuda sh -c 'echo "the headers of CUDA and cuDNN 9 are not installed"; exit 77'
         fi
         ;;
     graphs)
@@ -240,12 +271,17 @@ part() {
         need_build dev
         # The simulator of kernels is slow with sanitizers; by hand: ctest --test-dir build/dev.
         suite unit-dev unit_tests dev 'cudasim_(standin|kernels|mutants|gpu)|test_kernel|test_cuda_conv|test_conv_plans'
+        beside hostile-dev "traces-dev sizes-dev"
+        ;;
+    traces-dev)
         suite traces-dev "$python" tests/traces/run_traces.py --dtrc build/dev/bin/dtrc --quick \
             mlp_relu lenet_mnist resnet_mini transformer_encoder dropout_stats
+        ;;
+    sizes-dev)
         suite sizes-dev "$python" tests/sizes/run_sizes.py --dtrc build/dev/bin/dtrc sequences names mlp_relu \
             resnet_frozen_bn
-        suite hostile-dev "$python" tests/hostile/run_hostile.py --dtrc build/dev/bin/dtrc --sanitized
         ;;
+    hostile-dev) suite hostile-dev "$python" tests/hostile/run_hostile.py --dtrc build/dev/bin/dtrc --sanitized ;;
     fuzz) need_build release && suite fuzz fuzz ;;
     fast) part build && part unit && part includes && part format ;;
     *)
@@ -267,6 +303,11 @@ need_packages $packages_build $packages_python $packages_test || {
     say "0 passed, 1 failed, 0 skipped"
     exit 1
 }
-[ $# -gt 0 ] || set -- build unit includes format traces cuda sizes ops hostile export failures planbench report install dev fuzz
-for p in "$@"; do part "$p"; done
+if [ $# -gt 0 ]; then
+    for p in "$@"; do part "$p"; done
+    finish
+fi
+for p in build unit includes format traces cuda-traces; do part "$p"; done
+beside cuda-programs "hostile export planbench report"
+for p in sizes ops failures install dev fuzz; do part "$p"; done
 finish
