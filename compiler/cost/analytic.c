@@ -294,3 +294,12 @@ Cost *cost_on_device(Arena *a, const Graph *g, Target t, int threads, const Devi
     arena_free(scratch);
     return c;
 }
+
+bool cost_lacks_library(const Graph *g, const Device *device) {
+    if (!device->gpu || cuda_plan_library()) return false;
+    for (NodeId n = 0; n < g->nnode; n++) {
+        OpCode op = g->node[n].op;
+        if (op == OP_Conv || op == OP_ConvGradX || op == OP_ConvGradW) return true;
+    }
+    return false;
+}

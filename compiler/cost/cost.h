@@ -42,6 +42,8 @@ enum { CUDA_SHARES = 128 };
  * is the built-in one, whose constants cost/README.md derives, or one that was read. */
 Cost *cost_analytic(Arena *a, const Graph *g, Target t, int threads);
 Cost *cost_on_device(Arena *a, const Graph *g, Target t, int threads, const Device *device);
+/* Of the target cuda: there is a convolution, and no cuDNN to ask for its workspace. */
+bool cost_lacks_library(const Graph *g, const Device *device);
 /* A planning trace: times and workspace are what the attributes say, views may cost something. */
 Cost *cost_opaque(Arena *a, const Graph *g);
 /* What needs no question to a library: bytes of each storage but packed ones; workspace of calls

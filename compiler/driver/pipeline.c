@@ -155,6 +155,13 @@ static int make_cost(Arena *a, Diag *d, const Options *o, Work *w) {
                                            : omp_get_num_procs();
     w->cost = w->is_trace ? cost_opaque(a, w->step)
                           : cost_on_device(a, w->step, o->target, threads, &w->device);
+    if (o->target == TARGET_CUDA && !w->is_trace && cost_lacks_library(w->step, &w->device)) {
+        diag_warn(d, (Place){.file = o->model},
+                  "cuDNN 9 cannot be asked on this machine: convolutions are planned with the "
+                  "workspace that they may have, and the trainer chooses how when it starts");
+        diag_hint(d, "install cuDNN 9, or name its folder in the environment variable "
+                     "DTRT_CUDA_PATH");
+    }
     if (o->costs && !cost_read_profile(a, d, o->costs, w->step, o->target, w->info.sha256, w->cost))
         return EXIT_MODEL;
     return EXIT_DONE;

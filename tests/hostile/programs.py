@@ -10,7 +10,7 @@ import time
 import numpy as np
 from onnx import helper
 
-from harness import Failed, Skipped, file_limit, mlp, npz, test
+from harness import TRACES, Failed, Skipped, file_limit, mlp, npz, test
 
 
 @test
@@ -57,6 +57,22 @@ def cuda_without_driver(env):
         raise Skipped("there is a GPU")
     if r.status != 4 or "libcuda" not in r.err and "GPU" not in r.err:
         raise Failed(f"status {r.status}: {r.err}")
+
+
+@test
+def cudnn_too_old(env):
+    """Convolutions are planned all the same, but not without a word."""
+    with open(env.path("old.c"), "w") as f:
+        f.write("unsigned long cudnnGetVersion(void) { return 80900; }\n")
+    subprocess.run(["cc", "-shared", "-fPIC", env.path("old.c"), "-o", env.path("libcudnn.so.9")], check=True)
+    model = os.path.join(TRACES, "lenet_mnist", "model.onnx")
+    old = {"DTRT_CUDA_PATH": env.tmp}
+    r = env.run(env.dtrc, "plan", model, "--budget", "100%", "--target", "cuda", env=old)
+    if r.status or "cuDNN 9 cannot be asked" not in r.err:
+        raise Failed(f"status {r.status}, nothing was said of the library: {r.err}")
+    r = env.run(env.dtrc, "plan", env.save(mlp()), "--budget", "100%", "--target", "cuda", env=old)
+    if r.status or r.err:
+        raise Failed(f"without convolutions there is nothing to say: status {r.status}, {r.err}")
 
 
 @test
