@@ -67,7 +67,7 @@ def cudnn_too_old(env):
     subprocess.run(["cc", "-shared", "-fPIC", env.path("old.c"), "-o", env.path("libcudnn.so.9")], check=True)
     model = os.path.join(TRACES, "lenet_mnist", "model.onnx")
     old = {"DTRT_CUDA_PATH": env.tmp}
-    r = env.run(env.dtrc, "plan", model, "--budget", "100%", "--target", "cuda", env=old)
+    r = env.run(env.dtrc, "plan", model, "--batch", "4", "--budget", "100%", "--target", "cuda", env=old)
     if r.status or "cuDNN 9 cannot be asked" not in r.err:
         raise Failed(f"status {r.status}, nothing was said of the library: {r.err}")
     r = env.run(env.dtrc, "plan", env.save(mlp()), "--budget", "100%", "--target", "cuda", env=old)
