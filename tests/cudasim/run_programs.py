@@ -9,6 +9,7 @@
   - failures: each function of the API fails once, at its first and at its last call: the program ends
     with a status of its own and a message, never by a signal, and no checker has a finding;
   - dropped waits: each cuStreamWaitEvent is forgotten in turn; each is found;
+  - twin: every launch beside its translation (standin/twin.c), and a device that rounds otherwise is found;
   - faults of planners: the tables of an emitted program are changed, one fault at a time: each storage dropped before
     its last use, each placed on another that is still needed; the checks of the arena find every one;
   - resnet50 (with --graphs, ../shared/graphs): one step of the full-size network with batch 2 gives the
@@ -113,6 +114,19 @@ def dropped_waits(count, program, case):
         for seed in (0, 1, 2):
             status, output, report = program.run(drop=k, seed=seed)
             count.check(status == FINDINGS and "race" in report, f"{case}: wait {k} of {waits} dropped, seed {seed}", output)
+
+
+def twin(count, program, case, standins):
+    folder = os.path.join(os.path.dirname(standins), "twin")
+    env = dict(os.environ, DTRT_CUDA_PATH=f"{folder}:{standins}", LD_LIBRARY_PATH=standins)
+    for rounds_otherwise, status, says in ((False, OK, ", 0 differ"), (True, FINDINGS, "update_sgd")):
+        if rounds_otherwise:
+            env["DTRC_TWIN_RZ"] = "1"
+        done = subprocess.run(program.command + ["--graph", "off"], env=env, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=300)
+        found = [line for line in done.stdout.splitlines() if line.startswith("twin: ")]
+        count.check(done.returncode == status and any(says in line for line in found),
+                    f"{case}: twin, status {done.returncode}", done.stdout)
 
 
 class Schedule:
@@ -274,6 +288,7 @@ def main():
             memory(count, program, case)
             failures(count, program, case)
             dropped_waits(count, program, case)
+            twin(count, program, case, os.path.abspath(opt.standins))
             planner_faults(count, opt, program, case, work)
         if opt.graphs and os.path.exists(os.path.join(opt.graphs, "resnet50.onnx")):
             resnet50(count, opt, work)

@@ -8,10 +8,12 @@
 # A machine that runs a bundle needs: NVIDIA's driver, cuBLAS, cuDNN 9 and NVRTC (folders can be named in
 # DTRT_CUDA_PATH), a C compiler, python3 with numpy. PyTorch is compared with where it is there.
 #
-# Checks: convolutions, products and attention against loops in double; kernels of runtime/cuda and tests/cudasim bit for
-# bit against their translation on the CPU, and against the CPU target; small models against PyTorch's traces, with steps replayed, enqueued, static and dynamic the same bits; the same bits from
-# two runs; memory beside the budget; step time and peak of ResNet-50 and GPT-2 at 100, 50 and 30 %, beside
-# PyTorch eager, torch.compile and torch.utils.checkpoint at the same peak.
+# Checks: convolutions, products and attention against loops in double; kernels of runtime/cuda and tests/cudasim
+# bit for bit against their translation on the CPU, and against the CPU target; every kernel of whole programs bit
+# for bit in their steps (tests/cudasim/standin/twin.c); small models against PyTorch's traces, with steps replayed,
+# enqueued, static and dynamic the same bits; the same bits from two runs; memory beside the budget; step time and
+# peak of ResNet-50 and GPT-2 at 100, 50 and 30 %, beside PyTorch eager, torch.compile and torch.utils.checkpoint
+# at the same peak.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root" || exit 1
@@ -46,6 +48,7 @@ bundle() {
         build/release/tests/test_kernels_rows build/release/tests/test_kernels_movement \
         build/release/tests/test_kernels_images build/release/tests/cudasim_gpu "$dir/build/release/tests/"
     mkdir -p "$dir/build/release/cudasim/cache" "$dir/runtime/cuda" "$dir/runtime/core" "$dir/tests/data"
+    cp -RP build/release/cudasim/twin "$dir/build/release/cudasim/" # a library and a symbolic link
     cp -r runtime/cuda/kernels runtime/cuda/params.h "$dir/runtime/cuda/"
     cp runtime/core/*.h "$dir/runtime/core/"
     cp -r tests/gpu tests/traces "$dir/tests/"
@@ -107,9 +110,13 @@ print(":".join(f for d in site.getsitepackages() for f in sorted(glob.glob(d + "
         timed 25 "kernels, bit for bit: $kind" "$release/tests/test_kernels_$kind" "$release" gpu
     done
     timed 30 "instructions, bit for bit" "$release/tests/cudasim_gpu" "$release"
+    # Every kernel of whole programs, generated ones too.
+    timed 45 "programs, bit for bit" "$python" tests/traces/run_cuda.py --dtrc "$release/bin/dtrc" --gpu \
+        --twin "$release/cudasim/twin" --jobs 8 mlp_relu lenet_mnist mobilenetv2_mini unet_mini gpt_mini vit_mini \
+        lstm_classifier groupnorm_cnn
     timed 120 "small models" "$python" tests/traces/run_cuda.py --dtrc "$release/bin/dtrc" --gpu --jobs 4 \
         mlp_relu lenet_mnist resnet_mini unet_mini mobilenetv2_mini gpt_mini vit_mini lstm_classifier dropout_stats
-    "$python" tests/gpu/bench.py --dtrc "$release/bin/dtrc" --models "$models" --seconds 240 >/tmp/dtrc-gpu-$$ 2>&1 || failed=1
+    "$python" tests/gpu/bench.py --dtrc "$release/bin/dtrc" --models "$models" --seconds 195 >/tmp/dtrc-gpu-$$ 2>&1 || failed=1
     while IFS='|' read -r name status detail; do row "$name" "$status" "$detail"; done </tmp/dtrc-gpu-$$
     rm -f "/tmp/dtrc-gpu-$$"
     printf '\n%s' "$table"

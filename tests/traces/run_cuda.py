@@ -4,12 +4,16 @@
 
     run_cuda.py --dtrc build/release/bin/dtrc --standins build/release/cudasim/lib [--full | --quick] [CASE...]
     run_cuda.py --dtrc build/release/bin/dtrc --gpu [CASE...]
+    run_cuda.py --dtrc build/release/bin/dtrc {--standins FOLDER | --gpu} --twin build/release/cudasim/twin [CASE...]
 
 For each case: the program of 100 % against PyTorch (check_trace.py has the tolerances), with its step captured and
 replayed; then, with the same bits: enqueued node by node, and static at 50 % (or the smallest budget, where that is
 higher).  For some cases, with --full for all: at 50 % with other orders of the streams and in hard mode, dynamic at as
 much, and two steps with every access of every kernel checked.  The stand-ins end a program that does something wrong
 with a status of their own.
+
+With --twin only this: two steps in which every kernel runs on the GPU (or the stand-in of one) and, translated, on
+the CPU, and leaves the same bits (tests/cudasim/standin/twin.c).
 
 One line per case, then "N passed, N failed, N skipped".
 """
@@ -48,9 +52,25 @@ class CudaCase(Case):
         env = ["env", "DTRC_SIM_CHECK=1"]
         must_run(env + command, self.opt.timeout)
 
+    def beside_twin(self, trainer):
+        command = self.training(trainer) + ["--graph", "off"]
+        command[command.index("--steps") + 1] = str(min(2, self.trace["steps"]))
+        env = ["env", "DTRT_CUDA_PATH=" + ":".join(filter(None, [self.opt.twin, os.environ.get("DTRT_CUDA_PATH")]))]
+        if self.opt.standins:
+            env.append("LD_LIBRARY_PATH=" + os.path.abspath(self.opt.standins))
+        _, err = must_run(env + command, self.opt.timeout)
+        self.note = next((line for line in err.splitlines() if "launches of" in line), "")
+        if not self.note.endswith(" 0 differ"):
+            raise Failed(self.note or "nothing was compared")
+
     def run_trace(self):
         plan = self.check("plan", self.plan, "static")
         if plan is None:
+            return
+        if self.opt.twin:
+            trainer = self.check("compile", self.compile, "static", plan["min_budget_bytes"])
+            if trainer:
+                self.check("twin", self.beside_twin, trainer)
             return
         peak = plan["peak_without_budget_bytes"]
         budget = max(peak // 2, plan["min_budget_bytes"])
@@ -104,6 +124,7 @@ if __name__ == "__main__":
     where.add_argument("--standins", help="folder of the stand-in libraries")
     where.add_argument("--gpu", action="store_true", help="run on the GPU of this machine")
     arguments.add_argument("--arch", help="as dtrc --gpu-arch (default sm_90; the stand-ins read PTX only: compute_90)")
+    arguments.add_argument("--twin", help="folder of the libcuda that compares each kernel", type=os.path.abspath)
     options = arguments.parse_args()
     options.arch = options.arch or ("compute_90" if options.standins else "sm_90")
     if options.standins:
