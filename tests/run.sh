@@ -163,10 +163,12 @@ fuzz_seeds() {
             "$dtrc" "$from/model.onnx" --batch 2 -d $stage -s $stage >"$dir/fuzz_ir/$case-$stage" || return 1
         done
     done
+    for case in tests/simplify/cases/*.in; do cp "$case" "$dir/fuzz_ir/$(basename "$case" .in)"; done
     # Operators with many attributes, from the operator tests where they are installed.
     for case in resize_upsample_sizes_cubic resize_tf_crop_and_resize einsum_batch_matmul scatternd_add \
         gathernd_example_int32_batch_dim1 scatter_elements_with_axis top_k onehot_with_axis tile maxunpool_export_with_output_shape \
-        lrn depthtospace_crd_mode cumsum_2d_axis_0 compress_0 lstm_with_peepholes convtranspose_output_shape; do
+        lrn depthtospace_crd_mode cumsum_2d_axis_0 compress_0 lstm_with_peepholes convtranspose_output_shape \
+        bitshift_left_uint8 maxpool_with_argmax_2d_precomputed_strides; do
         from=/usr/share/libonnx-testdata/data/node/test_$case/model.onnx
         [ ! -f "$from" ] || cp "$from" "$dir/fuzz_onnx/op-$case"
     done

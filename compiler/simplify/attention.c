@@ -10,8 +10,7 @@
  * these. Operands with fewer batch axes are spread out, masks summed up first. Nobody else may read
  * a value in between.
  *
- * Left apart: sums of masks as large as the scores, finite numbers put in behind a mask, dropout of
- * everything. */
+ * Left apart: finite numbers put in behind a mask, dropout of everything. */
 #include "passes.h"
 
 #include <math.h>
@@ -176,13 +175,10 @@ static Shape without_ones(const Shape *s, const Shape *view) {
 
 static bool masks_fit(const Graph *g, const Match *m) {
     Shape sum = {0};
-    uint64_t count, all;
     for (uint32_t i = 0; i < m->nadd; i++) {
         Shape s = without_ones(&g->value[m->add[i].v].shape, &m->view);
         if (!fits_view(g, &m->add[i], &m->view) || !shape_broadcast(&sum, &s, &sum)) return false;
     }
-    if (m->nadd > 1 && (!shape_count(&sum, &count) || !shape_count(&m->view, &all) || count >= all))
-        return false;
     return m->cond.v == NO_ID || fits_view(g, &m->cond, &m->view);
 }
 

@@ -190,6 +190,7 @@ def cases():
     yield attention("attention_blocks", (1, 2), 300, 600, 8, 8, mask="add")
     yield attention("attention_bias", (3, 2), 5, 7, 4, 6, bias=(1, 2, 5, 7))
     yield attention("attention_bias_mask", (3, 2), 6, 6, 4, 4, mask="hide", bias=(2, 1, 6))
+    yield attention("attention_two_masks", (2, 3), 5, 7, 4, 6, mask="add", bias=(1, 3, 5, 7))
     yield attention("attention_drop", (2, 3), 9, 11, 8, 8, drop=0.25)
     yield attention("attention_drop_all", (2, 3), 9, 9, 4, 4, mask="both", drop=0.5, bias=(9, 9))
     yield attention("attention_drop_blocks", (1, 2), 300, 600, 8, 8, drop=0.1)

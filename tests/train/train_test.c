@@ -218,6 +218,23 @@ static void test_messages(void) {
                  "  hint: freeze the weights above with --freeze GLOB, or choose another output\n");
 }
 
+/* An operator without a gradient is fine where none is needed: below frozen weights. */
+static void test_frozen_backbone(void) {
+    Arena *a = arena_new();
+    Diag d;
+    diag_init(&d, a, NULL);
+    const Graph *g = step_of(a, &d,
+                             "graph \"t\"\n%0 input f32[4] \"x\"\n%1 frozen f32[4] \"b\"\n"
+                             "%2 param f32[4] \"w\"\n"
+                             "fwd %3 f32[4] \"u\" = ReluGrad(%0, %1) \"backbone\"\n"
+                             "fwd %4 f32[4] \"y\" = Mul(%3, %2) \"head\"\noutput %4\n",
+                             "mse", "sgd");
+    CHECK(g != NULL && d.errors == 0);
+    for (NodeId n = 0; g && n < g->nnode; n++)
+        CHECK(g->node[n].phase == PHASE_FORWARD || !strstr(g->node[n].name, "backbone"));
+    arena_free(a);
+}
+
 /* ---- specs ---- */
 static const char *loss_round_trip(Arena *a, Diag *d, const char *s) {
     LossSpec l;
@@ -334,6 +351,7 @@ int main(void) {
                          "warning: t: tensor 'u': the loss does not depend on this weight and 1 "
                          "others: they stay as they are\n");
     test_messages();
+    test_frozen_backbone();
     test_specs();
     test_bad_specs();
     test_roles();
