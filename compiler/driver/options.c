@@ -60,8 +60,8 @@ static const Row rows[] = {
      "cross-entropy, nll, mse, l1, bce-logits, output; keys output, label,\n"
      "class_axis, ignore_index, label_smoothing"},
     {O_OPTIMIZER, "--optimizer", NULL, "KIND[:K=V,..]",
-     "sgd, adam, adamw; keys momentum, dampening, nesterov, weight_decay,\n"
-     "betas=0.9/0.999, eps (defaults that run-time flags change)"},
+     "sgd, adam, adamw; default sgd:momentum=0.9; keys momentum, dampening,\n"
+     "nesterov, weight_decay, betas=0.9/0.999, eps (run-time flags change them)"},
     {O_FREEZE, "--freeze", NULL, "GLOB", "do not train the initializers that match (repeatable)"},
     {O_TRAIN, "--train", NULL, "GLOB",
      "train the initializers that match; the last match wins (repeatable)"},

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 typedef struct {
     const DtrtProgram *p;
@@ -399,6 +400,33 @@ static Status parse_one(Parse *c, int argc, char **argv, int *i) {
     return ST_USAGE;
 }
 
+/* The same regular file, by whatever path; what is not there yet, by its name. */
+static bool is_same_file(const char *a, const char *b) {
+    struct stat x, y;
+    bool here = !stat(a, &x), there = !stat(b, &y);
+    if (!here && !there) return !strcmp(a, b);
+    return here && there && S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* No output replaces the data, the program or another output. --save over --resume is usual. */
+static Status check_files(const Options *o) {
+    const struct {
+        const char *name, *file;
+    } x[] = {{"--data", o->data},       {"this program", "/proc/self/exe"},
+             {"--resume", o->resume},   {"--save", o->save},
+             {"--export", o->export},   {"--save-grads", o->save_grads},
+             {"--profile", o->profile}, {"--log", o->log}};
+    enum { COUNT = sizeof x / sizeof *x, RESUME = 2, SAVE = 3 };
+    for (int i = SAVE; i < COUNT; i++)
+        for (int k = 0; k < i; k++) {
+            if (!x[i].file || !x[k].file || (i == SAVE && k == RESUME)) continue;
+            if (!is_same_file(x[i].file, x[k].file)) continue;
+            dtrt_error("%s %s would overwrite %s", x[i].name, dtrt_name_str(x[i].file), x[k].name);
+            return ST_USAGE;
+        }
+    return ST_OK;
+}
+
 static Status check_together(const DtrtProgram *p, const Options *o) {
     const char *fault = NULL;
     if (o->data && o->synthetic) fault = "--data and --synthetic exclude each other";
@@ -449,5 +477,6 @@ Status dtrt_options_parse(const DtrtProgram *p, int argc, char **argv, Options *
         if (st) return st;
         o->lr[0] = p->lr;
     }
-    return check_together(p, o);
+    Status st = check_together(p, o);
+    return st ? st : check_files(o);
 }

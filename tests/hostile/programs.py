@@ -185,6 +185,12 @@ def trainer_usage(env):
             raise Failed(f"{args}: status {r.status}\n{r.err}")
         if r.status == 0 and args != ["--data", data]:
             raise Failed(f"{args}: accepted")
+    os.symlink(data, env.path("link"))
+    old = open(data, "rb").read()
+    for args in (["--save", data], ["--log", env.path("link")], ["--export", trainer], ["--save", "a", "--export", "a"]):
+        env.refused(trainer, "--data", data, "--steps", "1", *args, status=2, says="would overwrite")
+    if open(data, "rb").read() != old:
+        raise Failed("the data was overwritten")
 
 
 def whole(path):
