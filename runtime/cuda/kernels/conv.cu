@@ -26,6 +26,33 @@ static __device__ __forceinline__ bool conv_inside(int at, int size) {
     return (unsigned)at < (unsigned)size;
 }
 
+/* f(image, at, channel) for this thread's runs of `images` of that size; at: the first cell of the
+ * run. */
+template <typename F>
+static __device__ __forceinline__ void conv_each_run(long long images, const int size[3],
+                                                     int channels, bool last, F f) {
+    const int runs = conv_runs(size[2]), plane = size[0] * size[1];
+    const unsigned width = (unsigned)(runs * channels), step = gridDim.x * blockDim.x;
+    for (long long row = blockIdx.y; row < images * plane; row += gridDim.y) {
+        const long long n = row / plane;
+        const int place = (int)(row - n * plane);
+        for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < width; i += step) {
+            int at[3] = {place / size[1], 0, 0}, channel;
+            at[1] = place - at[0] * size[1];
+            conv_split(i, runs, channels, last, at[2], channel);
+            f(n, at, channel);
+        }
+    }
+}
+
+/* The sums of a run that begins at cell at[2] of the row at `to`. */
+static __device__ __forceinline__ void conv_put(float *to, int stride, int at, int cells,
+                                                const float sum[CONV_RUN]) {
+#pragma unroll
+    for (int u = 0; u < CONV_RUN; u++)
+        if (at + u < cells) to[(at + u) * stride] = sum[u];
+}
+
 /* A run of outputs: x and w begin at its image and weights. at: its first window's first cell,
  * which may be outside. */
 static __device__ __forceinline__ void conv_windows(const CuConv &q, const float *x, const float *w,
@@ -52,27 +79,15 @@ static __device__ __forceinline__ void conv_windows(const CuConv &q, const float
 
 extern "C" __global__ void conv_forward(const __grid_constant__ CuConv q, const float *x,
                                         const float *w, float *y) {
-    const int runs = conv_runs(q.out[2]);
-    const unsigned width = (unsigned)(runs * q.co), step = gridDim.x * blockDim.x;
-    const long long rows = (long long)q.n * q.out[0] * q.out[1];
-    for (long long row = blockIdx.y; row < rows; row += gridDim.y) {
-        const long long n = row / (q.out[0] * q.out[1]);
-        const int place = (int)(row - n * (q.out[0] * q.out[1]));
-        const int o0 = place / q.out[1], o1 = place - o0 * q.out[1];
-        float *to = y + n * q.y_image + place * q.out[2] * q.y_cell;
-        for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < width; i += step) {
-            int o2, m;
-            conv_split(i, runs, q.co, q.y_channel == 1, o2, m);
-            const int at[3] = {o0 * q.stride[0] - q.lo[0], o1 * q.stride[1] - q.lo[1],
-                               o2 * q.stride[2] - q.lo[2]};
-            const float *image = x + n * q.x_image + m / q.group_out * q.group_in * q.x_channel;
-            float sum[CONV_RUN] = {};
-            conv_windows(q, image, w + m * q.w_out, at, sum);
-#pragma unroll
-            for (int u = 0; u < CONV_RUN; u++)
-                if (o2 + u < q.out[2]) to[(o2 + u) * q.y_cell + m * q.y_channel] = sum[u];
-        }
-    }
+    conv_each_run(q.n, q.out, q.co, q.y_channel == 1, [&](long long n, const int o[3], int m) {
+        const int at[3] = {o[0] * q.stride[0] - q.lo[0], o[1] * q.stride[1] - q.lo[1],
+                           o[2] * q.stride[2] - q.lo[2]};
+        const float *image = x + n * q.x_image + m / q.group_out * q.group_in * q.x_channel;
+        const int row = (o[0] * q.out[1] + o[1]) * q.out[2] * q.y_cell;
+        float sum[CONV_RUN] = {};
+        conv_windows(q, image, w + m * q.w_out, at, sum);
+        conv_put(y + n * q.y_image + row + m * q.y_channel, q.y_cell, o[2], q.out[2], sum);
+    });
 }
 
 /* The output cell along one axis that cell k of its window lays on input cell `at`; -1: none. */
@@ -113,27 +128,15 @@ static __device__ __forceinline__ void conv_transposed(const CuConv &q, const fl
 
 extern "C" __global__ void conv_grad_x(const __grid_constant__ CuConv q, const float *dy,
                                        const float *w, float *dx) {
-    const int runs = conv_runs(q.in[2]);
-    const unsigned width = (unsigned)(runs * q.ci), step = gridDim.x * blockDim.x;
-    const long long rows = (long long)q.n * q.in[0] * q.in[1];
-    for (long long row = blockIdx.y; row < rows; row += gridDim.y) {
-        const long long n = row / (q.in[0] * q.in[1]);
-        const int place = (int)(row - n * (q.in[0] * q.in[1]));
-        const int i0 = place / q.in[1], i1 = place - i0 * q.in[1];
-        float *to = dx + n * q.x_image + place * q.in[2] * q.x_cell;
-        for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < width; i += step) {
-            int i2, c;
-            conv_split(i, runs, q.ci, q.x_channel == 1, i2, c);
-            const int at[3] = {i0, i1, i2}, group = c / q.group_in, inner = c - group * q.group_in;
-            const float *image = dy + n * q.y_image + group * q.group_out * q.y_channel;
-            const float *weight = w + group * q.group_out * q.w_out + inner * q.w_in;
-            float sum[CONV_RUN] = {};
-            conv_transposed(q, image, weight, at, sum);
-#pragma unroll
-            for (int u = 0; u < CONV_RUN; u++)
-                if (i2 + u < q.in[2]) to[(i2 + u) * q.x_cell + c * q.x_channel] = sum[u];
-        }
-    }
+    conv_each_run(q.n, q.in, q.ci, q.x_channel == 1, [&](long long n, const int i[3], int c) {
+        const int group = c / q.group_in, inner = c - group * q.group_in;
+        const float *image = dy + n * q.y_image + group * q.group_out * q.y_channel;
+        const float *weight = w + group * q.group_out * q.w_out + inner * q.w_in;
+        const int row = (i[0] * q.in[1] + i[1]) * q.in[2] * q.x_cell;
+        float sum[CONV_RUN] = {};
+        conv_transposed(q, image, weight, i, sum);
+        conv_put(dx + n * q.x_image + row + c * q.x_channel, q.x_cell, i[2], q.in[2], sum);
+    });
 }
 
 /* Weight i, output channels fastest. */
