@@ -35,6 +35,15 @@ static void must_verify(Diag *d, const Graph *g, const char *stage) {
     abort();
 }
 
+/* A graph without a loss is a forward graph. */
+static bool has_phases(Diag *d, const Graph *g) {
+    for (NodeId n = 0; n < g->nnode; n++)
+        if (g->loss == NO_ID && g->node[n].phase != PHASE_FORWARD)
+            return diag_error(d, ir_place(g, n, NO_ID),
+                              "a graph without a loss has forward nodes only");
+    return true;
+}
+
 /* Text graphs are for tests and experiments: they may hold a forward graph or a whole step. */
 static Graph *load_text(Arena *a, Diag *d, const char *path) {
     size_t n;
@@ -48,7 +57,7 @@ static Graph *load_text(Arena *a, Diag *d, const char *path) {
         return NULL;
     }
     Graph *g = ir_parse(a, d, path, text);
-    return g && ir_verify(d, g) && op_check(d, g) ? g : NULL;
+    return g && ir_verify(d, g) && op_check(d, g) && has_phases(d, g) ? g : NULL;
 }
 
 static int load(Arena *a, Diag *d, const Options *o, Work *w) {

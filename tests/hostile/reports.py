@@ -173,3 +173,14 @@ def plan_explained(env):
     if full.count("\n") < short.count("\n") + len(there) or re.search(r"[\x00-\x09\x0b-\x1f]", full):
         raise Failed(f"--explain: {full!r}")
     env.refused(env.dtrc, m, "--explain", status=2, says="--explain belongs to plan")
+
+
+@test
+def text_without_loss(env):
+    """A text graph that has a backward pass but no loss is neither a forward graph nor a step."""
+    m = env.path("half.ir")
+    with open(m, "w") as f:
+        f.write('graph "m"\n%0 input f32[2,3] "x"\nbwd %1 f32[2,3] "y" = Relu(%0) "r"\noutput %1\n')
+    r = env.run(env.dtrc, "plan", m, "--loss", "mse", "--budget", "100%")
+    if r.status != 1 or "forward nodes only" not in r.err:
+        raise Failed(f"status {r.status}: {r.err}")
