@@ -72,6 +72,7 @@ static __device__ __forceinline__ void gather_sort_steps(unsigned long long *s, 
     }
 }
 
+/* A thread fills and empties the same places of s: between chunks nothing waits. */
 extern "C" __global__ void gather_sort_chunks(const __grid_constant__ CuGather q, const void *idx,
                                               unsigned long long *key, int64_t keys) {
     __shared__ unsigned long long s[GATHER_CHUNK];
@@ -85,7 +86,6 @@ extern "C" __global__ void gather_sort_chunks(const __grid_constant__ CuGather q
         __syncthreads();
         for (int run = 2; run <= size; run <<= 1) gather_sort_steps(s, base, size, run, run / 2);
         for (int t = threadIdx.x; t < size; t += blockDim.x) key[base + t] = s[t];
-        __syncthreads();
     }
 }
 extern "C" __global__ void gather_sort_far(unsigned long long *key, int64_t keys, int64_t run,
@@ -108,7 +108,6 @@ extern "C" __global__ void gather_sort_near(unsigned long long *key, int64_t key
         __syncthreads();
         gather_sort_steps(s, base, GATHER_CHUNK, run, GATHER_CHUNK / 2);
         for (int t = threadIdx.x; t < GATHER_CHUNK; t += blockDim.x) key[base + t] = s[t];
-        __syncthreads();
     }
 }
 
