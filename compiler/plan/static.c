@@ -29,6 +29,7 @@ typedef struct {
     /* Left for simulations, in elementary steps of theirs: once something is known; before. */
     uint64_t work, hope;
     Sequence packed; /* of the best plan, while the Seek that found it is there */
+    uint64_t gain;   /* ns that the first local search took off its start */
 } Search;
 
 typedef struct {
@@ -206,6 +207,12 @@ static bool is_far(const Search *x, const Seek *k, uint64_t cost_ns) {
     return (double)x->best->cost_ns - base > k->least_ns + base / FAR;
 }
 
+/* Would local search have to gain more than it did the first time to matter? */
+static bool is_behind(const Search *x, const Seek *k) {
+    if (!x->gain || !x->best || !k->n) return false;
+    return k->kept[0].cost_ns > x->best->cost_ns + x->gain + x->gain / 4;
+}
+
 /* Local search from what is known, and what comes of it packed. */
 static void search_and_pack(Search *x, Seek *k, uint64_t capacity) {
     int e = effort_of(x->o);
@@ -216,6 +223,7 @@ static void search_and_pack(Search *x, Seek *k, uint64_t capacity) {
     seek_search(k, search_work[e] + search_work_run[e] * k->p->nrun);
     if (!k->n) return;
     uint64_t found_ns = k->kept[0].cost_ns;
+    if (!x->gain && n) x->gain = start[0].cost_ns - found_ns + 1;
     pack_kept(x, k, capacity);
     if (!is_far(x, k, found_ns)) return;
     k->m->rng = rng;
@@ -242,7 +250,7 @@ static void try_schedules(Search *x, Arena *scratch, const Problem *p) {
     if (!k->impossible && !is_enough(x)) {
         if (x->o->quick) seek_capacity(k, (int64_t)capacity);
         offer_simulations(x, k, sim_new(scratch, p));
-        search_and_pack(x, k, capacity);
+        if (!is_behind(x, k)) search_and_pack(x, k, capacity);
     }
     seek_free(k);
 }
