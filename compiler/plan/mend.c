@@ -265,18 +265,24 @@ uint32_t mend_position(Mender *m) {
     return choose_position(m);
 }
 
+/* The first run that has not happened before item x. */
+static uint32_t frontier(const Timeline *t, uint32_t x) {
+    while (!t->item.at[x].first) x = timeline_next(t, x);
+    return t->item.at[x].run;
+}
+
 /* One drop that helps at item x. */
 static bool step(Mender *m, uint32_t x) {
     Timeline *t = m->t;
     const Problem *p = t->p;
     uint64_t key = timeline_key(t, x);
     double best = INFINITY;
-    uint32_t best_life = NO_ID;
+    uint32_t best_life = NO_ID, now = frontier(t, x);
     for (uint32_t w = 0; w < t->wide.n; w++) {
         StorageId s = t->wide.at[w];
         m->work++;
+        if (p->def[s] >= now) continue; /* not there yet */
         uint32_t life = timeline_serving(t, s, x);
-        if (life == NO_ID) continue;
         const Life *l = &t->life.at[life];
         if (l->to_key <= key) continue;
         uint32_t i = 0;
