@@ -26,6 +26,7 @@ typedef struct {
     glp_prob *lp;
     int *row, *column; /* of each entry, from 1 */
     double *entry, start;
+    int before; /* iterations before the search */
     bool stopped;
     char last[sizeof((MipResult *)0)->message]; /* last line that GLPK printed */
     jmp_buf out;
@@ -136,15 +137,18 @@ static bool relax(Solver *s) {
     p.msg_lev = GLP_MSG_OFF;
     p.meth = GLP_DUALP;
     p.tm_lim = left_ms(s);
-    int code = glp_simplex(s->lp, &p), status = glp_get_status(s->lp);
+    if (s->o->iterations) p.it_lim = (int)s->o->iterations;
+    int before = glp_get_it_cnt(s->lp), code = glp_simplex(s->lp, &p),
+        status = glp_get_status(s->lp);
+    s->r->iterations += (uint64_t)(glp_get_it_cnt(s->lp) - before);
     if (!code && status == GLP_OPT) {
         double value = glp_get_obj_val(s->lp);
         if (value > s->r->root) s->r->root = s->r->bound = value;
         return true;
     }
-    s->r->status = code == GLP_ETMLIM     ? MIP_LIMIT
-                   : status == GLP_NOFEAS ? MIP_INFEASIBLE
-                                          : MIP_BROKEN;
+    s->r->status = code == GLP_ETMLIM || code == GLP_EITLIM ? MIP_LIMIT
+                   : status == GLP_NOFEAS                   ? MIP_INFEASIBLE
+                                                            : MIP_BROKEN;
     if (s->r->status == MIP_BROKEN) strcpy(s->r->message, "the linear relaxation was not solved");
     return false;
 }
@@ -195,7 +199,8 @@ static void on_event(glp_tree *tree, void *info) {
     }
     glp_ios_tree_size(tree, NULL, NULL, &total);
     s->r->nodes = (uint32_t)total;
-    if (time_left(s) > 0) return;
+    uint64_t done = (uint64_t)(glp_get_it_cnt(glp_ios_get_prob(tree)) - s->before);
+    if (time_left(s) > 0 && !(s->o->iterations && done > s->o->iterations)) return;
     s->stopped = true;
     glp_ios_terminate(tree);
 }
@@ -212,7 +217,9 @@ static void branch(Solver *s) {
     p.tm_lim = left_ms(s);
     p.cb_func = on_event;
     p.cb_info = s;
+    s->before = glp_get_it_cnt(s->lp);
     int code = glp_intopt(s->lp, &p), status = glp_mip_status(s->lp);
+    s->r->iterations += (uint64_t)(glp_get_it_cnt(s->lp) - s->before);
     MipResult *r = s->r;
     r->has_value = status == GLP_OPT || status == GLP_FEAS;
     r->status = status == GLP_OPT                           ? MIP_OPTIMAL

@@ -79,11 +79,13 @@ typedef enum {
 } MipStatus;
 
 typedef struct {
-    double seconds;      /* time limit */
-    double cutoff;       /* solutions above this do not matter; INFINITY: all do */
-    int memory_mib;      /* memory limit; 0: none */
-    bool cuts;           /* MIR and cover cuts */
-    bool relaxed;        /* only the linear relaxation */
+    double seconds; /* time limit */
+    double cutoff;  /* solutions above this do not matter; INFINITY: all do */
+    int memory_mib; /* memory limit; 0: none */
+    uint32_t
+        iterations; /* of the simplex method, roughly; 0: any. Counted, so the same each time */
+    bool cuts;      /* MIR and cover cuts */
+    bool relaxed;   /* only the linear relaxation */
     bool fail_for_tests; /* provokes an error inside the solver */
 } MipOptions;
 
@@ -95,6 +97,7 @@ typedef struct {
     bool has_value;
     double *value; /* per column */
     uint32_t nodes;
+    uint64_t iterations; /* of the simplex method */
     double seconds;
     char message[160];
 } MipResult;

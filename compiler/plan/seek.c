@@ -5,6 +5,7 @@
 #include "seek.h"
 
 #include "chain.h"
+#include "exact.h"
 #include "peaks.h"
 #include "search.h"
 
@@ -223,4 +224,11 @@ void seek_search(Seek *x, uint64_t work) {
 
 void seek_search_hot(Seek *x, uint64_t work) {
     if (x->n) climb(x, &x->kept[0], work, HOT);
+}
+
+void seek_exact(Seek *x, uint64_t work) {
+    if (!x->n) return;
+    timeline_restore(x->t, &x->kept[0]);
+    exact_improve(x->m, work);
+    remember(x);
 }

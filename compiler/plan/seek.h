@@ -41,5 +41,7 @@ void seek_starts(Seek *x);
 void seek_search(Seek *x, uint64_t work);
 /* From the best, farther away from it. */
 void seek_search_hot(Seek *x, uint64_t work);
+/* From the best, window by window (exact.h). */
+void seek_exact(Seek *x, uint64_t work);
 
 #endif

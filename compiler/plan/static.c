@@ -45,6 +45,9 @@ enum { NFAVOURITE = sizeof favourite / sizeof *favourite };
 static const uint64_t search_work[] = {0, 10000000, 200000000, 2000000000};
 static const uint64_t search_work_run[] = {0, 5000, 50000, 500000};
 
+/* And of windows solved exactly, after it. */
+static const uint64_t exact_work[] = {0, 0, 400000000, 4000000000};
+
 /* Steps (a few ns each) of all simulations. */
 #define SIM_WORK UINT64_C(20000000)
 #define SIM_WORK_RUN UINT64_C(10000)
@@ -222,6 +225,7 @@ static void search_and_pack(Search *x, Seek *k, uint64_t capacity) {
     memcpy(start, k->kept, n * sizeof *start);
     seek_search(k, search_work[e] + search_work_run[e] * k->p->nrun);
     if (!k->n) return;
+    if (exact_work[e]) seek_exact(k, exact_work[e]);
     uint64_t found_ns = k->kept[0].cost_ns;
     if (!x->gain && n) x->gain = start[0].cost_ns - found_ns + 1;
     pack_kept(x, k, capacity);
