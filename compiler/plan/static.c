@@ -205,7 +205,7 @@ static void pack_kept(Search *x, Seek *k, uint64_t capacity) {
  * minimum cut proves, and not held back by packing? */
 static bool is_far(const Search *x, const Seek *k, uint64_t cost_ns) {
     double base = (double)k->p->base_ns;
-    if (effort_of(x->o) != 1 || x->o->quick || !x->packed.n || k->p->nrun > FAR_RUNS) return false;
+    if (effort_of(x->o) < 1 || x->o->quick || !x->packed.n || k->p->nrun > FAR_RUNS) return false;
     if (x->best->cost_ns > cost_ns + k->p->base_ns / NEAR) return false;
     return (double)x->best->cost_ns - base > k->least_ns + base / FAR;
 }
