@@ -9,8 +9,8 @@
  * capacity than it needs.
  *
  * A greedy heuristic can run into a dead end under one capacity and not under a smaller one, and
- * what fits the smaller one fits this one too: where nothing comes to an end, smaller ones are
- * tried. */
+ * what fits the smaller one fits this one too: heuristics that come to no end are tried under
+ * smaller ones. So `auto` is no dearer than any of them alone, while the work lasts. */
 #include "dtr.h"
 
 #include <string.h>
@@ -46,6 +46,11 @@ enum { WINDOW = 1, TWO_ENDED = 2, WAYS = 4, PLAYS = WAYS * sizeof scores / sizeo
 
 static const char *score_name(const Score *s) {
     return s->lookahead ? "lookahead" : dtr_name(s->h);
+}
+
+/* A bit for the name that a score goes by. */
+static uint32_t name_bit(const Score *s) {
+    return UINT32_C(1) << (s->lookahead ? DTR_COUNT : s->h);
 }
 
 bool dtr_choice_known(const char *name) {
@@ -99,14 +104,16 @@ bool dtr_choice_next(DtrChoice *c, DtrOptions *o) {
         for (; c->play < PLAYS; c->play++) {
             const Score *s = &scores[c->play / WAYS];
             if (c->found && (c->any || !c->work || !c->best_ns)) return false;
-            if (!is_chosen(s, c->heuristic)) continue;
+            if (!is_chosen(s, c->heuristic) || c->settled & name_bit(s)) continue;
             fill_options(c, s, WAYS - 1 - c->play % WAYS, o);
             if (o->capacity < c->g->floor_bytes) return false;
             c->name = score_name(s);
+            c->current = name_bit(s);
             c->play++;
             return true;
         }
-        if (c->found || c->any) return false;
+        if (c->any) return false;
+        c->settled |= c->came;
     }
     return false;
 }
@@ -114,7 +121,10 @@ bool dtr_choice_next(DtrChoice *c, DtrOptions *o) {
 bool dtr_choice_ended(DtrChoice *c, DtrStatus st, const DtrCounters *n) {
     c->spent += n->work;
     c->work -= n->work < c->work ? n->work : c->work;
-    c->dear |= st == DTR_TOO_DEAR || st == DTR_TOO_LONG;
+    bool dear = st == DTR_TOO_DEAR || st == DTR_TOO_LONG;
+    c->dear |= dear;
+    /* What is given up because another one is cheaper has come to its end for that matter. */
+    if (st == DTR_OK || (dear && c->found)) c->came |= c->current;
     if (st != DTR_OK) return false;
     c->found = true;
     c->best_ns = n->cost_ns;

@@ -199,6 +199,9 @@ typedef struct {
     uint64_t best_ns, work; /* of the best play; elementary steps left */
     uint64_t spent;         /* elementary steps of all plays */
     uint32_t smaller, play; /* numbers of the next play: of the capacity, and under it */
+    /* Heuristics, a bit for each name: that have come to an end under a larger capacity; under this
+     * one; the one at hand. */
+    uint32_t settled, came, current;
 } DtrChoice;
 /* heuristic: a name of policy.h, "lookahead", or "auto": all of them. */
 bool dtr_choice_known(const char *heuristic);

@@ -100,7 +100,7 @@ static inline void ex_expand(Exhaustive *x, uint32_t set, uint32_t at, int time)
         if (p->effect[r] && x->first[at] < r) continue;
         if (!ex_ready(x, r, set)) continue;
         ex_run(x, r, set, at + next, time, NO_ID);
-        EACH(p->inplace, r, s) if (!p->is_output[s]) ex_run(x, r, set, at + next, time, s);
+        EACH(p->inplace, r, s) ex_run(x, r, set, at + next, time, s);
     }
 }
 
