@@ -8,7 +8,7 @@
  * copies that the import made of merged weights (repair.c: they become initializers, and the
  * Identity that stood for the copy goes); BatchNormalization and Dropout in training mode (they
  * lose the attribute, the outputs and the input that only training has). Sub-graphs keep their
- * form.
+ * form, and so does a normalization whose new statistics something reads.
  *
  * The file was checked by wire.c before. Format: Protocol Buffers encoding, schema onnx.proto. */
 #include "import.h"
@@ -252,6 +252,7 @@ static bool add_copy(Export *x, ValueId v, const char *of) {
     put_text(x, &p, TENSOR_NAME, val->name);
     TRY(put_elements(x, &p, v, elem));
     put_message(x, &x->tensors, GRAPH_INITIALIZER, &p);
+    map_put(x->elem, val->name, elem); /* there may be a copy of the copy */
     return true;
 }
 
@@ -261,12 +262,11 @@ typedef struct {
     const char *op, *name;
     const char *in[5], *out[2]; /* the first ones */
     uint32_t nin, nout;
-    bool trains; /* attribute training_mode, or outputs that only training has, and nobody reads */
+    bool more_read; /* somebody reads an output behind the first */
 } NodeView;
 
 static void view_node(Export *x, const WireField *node, uint32_t at_node, NodeView *v) {
     *v = (NodeView){.op = "", .name = ""};
-    bool gives_more = false;
     const uint8_t *at = node->body;
     for (WireField f; next(x, &at, node->end, &f);) {
         if (f.number == NODE_OP) v->op = text_of(x, &f);
@@ -274,10 +274,9 @@ static void view_node(Export *x, const WireField *node, uint32_t at_node, NodeVi
         if (f.number == NODE_INPUT && v->nin++ < 5) v->in[v->nin - 1] = text_of(x, &f);
         if (f.number == NODE_OUTPUT && v->nout++ < 2) v->out[v->nout - 1] = text_of(x, &f);
         if (f.number == NODE_OUTPUT && v->nout > 1)
-            gives_more |= map_get(x->read, text_of(x, &f)) != NO_ID;
+            v->more_read |= map_get(x->read, text_of(x, &f)) != NO_ID;
     }
     if (!*v->name) v->name = arena_printf(x->a, "#%u", at_node);
-    v->trains = !gives_more;
 }
 
 /* What is in the place of input i, or NULL: the input itself. */
@@ -291,7 +290,7 @@ static const char *other_input(Export *x, const NodeView *v, uint32_t i) {
 static bool is_training_field(Export *x, const NodeView *v, const WireField *f, uint32_t in,
                               uint32_t out) {
     if (!strcmp(v->op, "Dropout")) return f->number == NODE_INPUT && in == 2;
-    if (strcmp(v->op, "BatchNormalization") != 0 || !v->trains) return false;
+    if (strcmp(v->op, "BatchNormalization") != 0 || v->more_read) return false;
     if (f->number == NODE_OUTPUT) return out > 0;
     return f->number == NODE_ATTRIBUTE && !strcmp(text_in(x, f, ATTRIBUTE_NAME), "training_mode");
 }
